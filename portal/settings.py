@@ -1,0 +1,170 @@
+"""Settings. Every value that a site may change comes from the environment through `portal.env`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import environ
+from django.core.exceptions import ImproperlyConfigured
+from django.utils.translation import gettext_lazy as _
+
+from portal import env
+
+BASE_DIR = env.ROOT
+VAR_DIR = env.folder("TRAINYARD_VAR", BASE_DIR / "var")
+DEBUG = env.flag("DEBUG", default=False)
+
+
+def _secret_key() -> str:
+    """SECRET_KEY, else one made once and kept in VAR_DIR with mode 0600 (a first look needs no configuration)."""
+    given = env.text("SECRET_KEY", "")
+    if given:
+        if len(given) < 32:
+            raise ImproperlyConfigured("SECRET_KEY is shorter than 32 characters.")
+        return given
+    from portal.secret_file import read_or_make
+
+    return read_or_make(VAR_DIR / "secret_key")
+
+
+SECRET_KEY = _secret_key()
+ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
+CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
+PUBLIC_URL = env.text("PUBLIC_URL", "")  # how people and nodes reach the portal; '' takes it from the request
+
+INSTALLED_APPS = [
+    "unfold",
+    "unfold.contrib.filters",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "django_vite",
+    "rest_framework",
+    "knox",
+    "django_filters",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "drf_standardized_errors",
+    "channels",
+    "auditlog",
+    "portal.accounts",
+    "portal",
+    "datasets",
+    "nodes",
+    "jobs",
+]
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "auditlog.middleware.AuditlogMiddleware",
+]
+ROOT_URLCONF = "portal.urls"
+ASGI_APPLICATION = "portal.asgi.application"
+TEMPLATES: list[dict[str, Any]] = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "frontend" / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "django.template.context_processors.i18n",
+            ]
+        },
+    }
+]
+
+# --- database: SQLite in VAR_DIR, or DATABASE_URL ---------------------------------------------------------------------
+
+_sqlite_options = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=20000;",
+}
+DATABASES: dict[str, dict[str, Any]] = {
+    "default": environ.Env.db_url_config(env.text("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}"))
+}
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
+    DATABASES["default"]["OPTIONS"] = _sqlite_options
+else:
+    DATABASES["default"]["OPTIONS"] = {
+        "pool": {"min_size": 0, "max_size": int(env.number("DATABASE_POOL", 8, least=1, most=200)), "timeout": 20},
+        "options": "-c idle_in_transaction_session_timeout=15000",
+    }
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- people -----------------------------------------------------------------------------------------------------------
+
+AUTH_USER_MODEL = "accounts.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.UserAttributeSimilarityValidator"},
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator", "OPTIONS": {"min_length": 10}},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "home"
+LOGOUT_REDIRECT_URL = "sign-in"
+KNOX_TOKEN_MODEL = "accounts.ApiToken"
+REST_KNOX = {"TOKEN_TTL": None, "AUTO_REFRESH": False}
+
+# --- language, time, files -----------------------------------------------------------------------------------------------
+
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
+LOCALE_PATHS = [BASE_DIR / "frontend" / "locale"]
+TIME_ZONE = env.text("TIME_ZONE", "UTC")
+USE_TZ = True
+STATIC_URL = "/static/"
+STATIC_ROOT = env.folder("STATIC_ROOT", VAR_DIR / "static")
+STATICFILES_DIRS: list[Path] = [BASE_DIR / "frontend" / "dist"] if (BASE_DIR / "frontend" / "dist").is_dir() else []
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
+}
+DJANGO_VITE = {"default": {"dev_mode": False, "manifest_path": BASE_DIR / "frontend" / "dist" / "manifest.json"}}
+STORAGE_URL = env.text("STORAGE_URL", f"file://{VAR_DIR / 'storage'}")
+STAGING_DIR = env.folder("STAGING_DIR", VAR_DIR / "staging")
+STAGING_IS_SHARED = env.flag("STAGING_IS_SHARED", default=True)
+
+# --- broker, live channel ---------------------------------------------------------------------------------------------------
+
+REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0")
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": "trainyard"},
+    }
+}
+NODE_BROKER_URL = env.text("NODE_BROKER_URL", "")  # how nodes reach the broker; '' is REDIS_URL's host and port
+
+# --- the master and nodes -----------------------------------------------------------------------------------------------------
+
+NODE_LOST_SECONDS = env.number("NODE_LOST_SECONDS", 45, least=2, most=3600)
+LEASE_SECONDS = env.number("LEASE_SECONDS", 900, least=4, most=86_400)
+MASTER_TICK_SECONDS = env.number("MASTER_TICK_SECONDS", 1.0, least=0.05, most=60)
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "knox.auth.TokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
+    "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
+}
+SPECTACULAR_SETTINGS = {"TITLE": "Trainyard", "VERSION": "1", "OAS_VERSION": "3.1.0", "SERVE_INCLUDE_SCHEMA": False}

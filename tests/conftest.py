@@ -1,0 +1,29 @@
+"""Shared fixtures. Tests run on SQLite unless DATABASE_URL names a PostgreSQL server."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+
+# Before settings are read: a test run never touches the clone's own var/.
+os.environ.setdefault("TRAINYARD_VAR", tempfile.mkdtemp(prefix="trainyard-tests-"))
+os.environ.setdefault("REDIS_URL", "redis://127.0.0.1:1/0")  # nothing listens there: tests that need a broker start one
+
+import pytest
+
+DATA = Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def make_user(db):
+    """make_user('ada', staff=False, superuser=False) with a usable password 'correct horse battery'."""
+    from portal.accounts.models import User
+
+    def make(name: str = "ada", *, staff: bool = False, superuser: bool = False) -> User:
+        user = User(username=name, is_staff=staff or superuser, is_superuser=superuser)
+        user.set_password("correct horse battery")
+        user.save()
+        return user
+
+    return make
