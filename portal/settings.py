@@ -168,3 +168,24 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Trainyard", "VERSION": "1", "OAS_VERSION": "3.1.0", "SERVE_INCLUDE_SCHEMA": False}
+
+# --- audit: whose saves leave a row; changes made by compare-and-set are recorded by portal.audit ---------------------------
+
+AUDITLOG_INCLUDE_TRACKING_MODELS = (
+    {
+        "model": "accounts.User",
+        "exclude_fields": ["last_login"],
+        "mask_fields": ["password"],
+        "mask_callable": "portal.audit.mask",
+        "m2m_fields": ["groups", "user_permissions"],
+    },
+    {"model": "auth.Group", "m2m_fields": ["permissions"]},
+    "accounts.Team",
+    "accounts.Membership",
+    "accounts.Quota",
+    {"model": "accounts.ApiToken", "include_fields": ["name", "scope", "expiry", "user", "token_key"]},
+    {"model": "nodes.Node", "include_fields": ["name"]},
+    {"model": "nodes.JoinCode", "include_fields": ["node_name", "created_by", "expires_at"]},
+    {"model": "datasets.Dataset", "include_fields": ["name", "description", "owner", "team"]},
+)
+

@@ -6,3 +6,8 @@ class AccountsConfig(AppConfig):
     name = "portal.accounts"
     label = "accounts"
     verbose_name = _("People and teams")
+
+    def ready(self) -> None:
+        from portal import audit
+
+        audit.connect()
