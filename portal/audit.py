@@ -1,8 +1,8 @@
 """Who changed what: rows of the audit log, with the person who did it also where no browser session says so.
 
-Models named in `settings.AUDITLOG_INCLUDE_TRACKING_MODELS` leave rows by themselves whenever they are saved. `acting(user)`
-names the person for saves within it (tokens and commands have no session). `record` writes a row by hand for changes
-that pass by the models' signals, such as compare-and-set updates.
+Models named in `settings.AUDITLOG_INCLUDE_TRACKING_MODELS` leave rows by themselves whenever they are saved.
+`acting(user)` names the person for saves within it (tokens and commands have no session). `record` writes a row by hand
+for changes that pass by the models' signals, such as compare-and-set updates.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def mask(_value: str) -> str:
     return "••••"
 
 
-def _name_actor(sender: type[LogEntry], instance: LogEntry, **_: Any) -> None:
+def _name_actor(instance: LogEntry, **_: Any) -> None:
     actor = _actor.get()
     if instance.actor_id is None and actor is not None:
         instance.actor = actor

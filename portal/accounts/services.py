@@ -28,7 +28,7 @@ def create_user(
     staff: bool = False,
     superuser: bool = False,
 ) -> User:
-    """A person. `password=None` makes an account that cannot sign in with a password. Raises InvalidFields, Conflict."""
+    """A person; `password=None`: one who cannot sign in with a password. Raises Conflict, Invalid, InvalidFields."""
     user = User(username=username, email=email, is_staff=staff or superuser, is_superuser=superuser)
     if User.objects.filter(username=username).exists():
         raise Conflict("taken", _("There is already a user '%(name)s'.") % {"name": username}, field="username")
@@ -78,7 +78,7 @@ def set_quota(actor: User | None, subject: User | Team, **limits: int | None) ->
     if unknown:
         raise TypeError(f"no such limit: {', '.join(unknown)}")
     with acting(actor), transaction.atomic():
-        type(subject).objects.select_for_update().get(pk=subject.pk)  # type: ignore[attr-defined]
+        type(subject).objects.select_for_update().get(pk=subject.pk)
         owner = {"user": subject} if isinstance(subject, User) else {"team": subject}
         quota = Quota.objects.filter(**owner).first() or Quota(**owner)
         for name, value in limits.items():
