@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import uuid
+from typing import Self
 
 from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from datasets.states import UploadState, VersionState
-from portal.accounts.models import Team
+from portal.accounts.models import Team, User
 from portal.accounts.visibility import OwnedQuerySet
 
 
@@ -20,8 +23,10 @@ class StoredObject(models.Model):
     key = models.CharField(max_length=200, unique=True)
     size_bytes = models.PositiveBigIntegerField()
     created_at = models.DateTimeField(auto_now_add=True)
+    used_at = models.DateTimeField(default=timezone.now)  # last handed out; the sweep spares what was just handed out
 
     class Meta:
+        indexes = [models.Index(fields=["used_at"], name="stored_used_at")]
         verbose_name = _("stored object")
         verbose_name_plural = _("stored objects")
 
@@ -51,6 +56,16 @@ class Dataset(models.Model):
         return self.name
 
 
+class VersionQuerySet(models.QuerySet["Version"]):
+    """A version is as visible as its dataset."""
+
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        return self.filter(dataset__in=Dataset.objects.visible_to(user))
+
+    def editable_by(self, user: User | AnonymousUser) -> Self:
+        return self.filter(dataset__in=Dataset.objects.editable_by(user))
+
+
 class Version(models.Model):
     """One immutable content of a dataset. What may change is how it is read (`options`), which inspects it again."""
 
@@ -70,6 +85,8 @@ class Version(models.Model):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.PROTECT, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
 
+    objects = VersionQuerySet.as_manager()
+
     class Meta:
         verbose_name = _("dataset version")
         verbose_name_plural = _("dataset versions")
@@ -84,9 +101,17 @@ class Version(models.Model):
 class UploadQuerySet(OwnedQuerySet):
     """Uploads belong to one person; teams do not see bytes on their way."""
 
+    def visible_to(self, user: User | AnonymousUser) -> Self:
+        if not user.is_authenticated or not user.is_active:
+            return self.none()
+        return self if user.is_staff or user.is_superuser else self.filter(owner=user)
+
+    def editable_by(self, user: User | AnonymousUser) -> Self:
+        return self.visible_to(user)
+
 
 class Upload(models.Model):
-    """Bytes on their way (tus 1.0). The offset is the synced length of the staging file; `epoch` fences older PATCHes."""
+    """Bytes on their way (tus 1.0). The offset is the staging file's synced length; `epoch` fences older PATCHes."""
 
     id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
     owner = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="uploads")
@@ -97,6 +122,7 @@ class Upload(models.Model):
     file_name = models.CharField(max_length=255)
     size_bytes = models.PositiveBigIntegerField()
     offset_bytes = models.PositiveBigIntegerField(default=0)
+    unverified_from = models.PositiveBigIntegerField(null=True)  # a piece with a checksum is being written from here
     sha256 = models.CharField(max_length=64, blank=True)  # claimed at the start, or computed at the end
     token_hash = models.CharField(max_length=64)
     epoch = models.PositiveIntegerField(default=0)
@@ -104,6 +130,7 @@ class Upload(models.Model):
     state = models.CharField(max_length=10, choices=[(s.value, s.value) for s in UploadState], default=UploadState.OPEN)
     problem = models.TextField(blank=True)
     version = models.ForeignKey(Version, null=True, blank=True, on_delete=models.SET_NULL, related_name="+")
+    stored = models.ForeignKey(StoredObject, null=True, blank=True, on_delete=models.PROTECT, related_name="+")  # code
     created_at = models.DateTimeField(auto_now_add=True)
     moved_at = models.DateTimeField(auto_now_add=True)  # last byte received; the sweep goes by it
 
@@ -112,7 +139,11 @@ class Upload(models.Model):
     class Meta:
         verbose_name = _("upload")
         verbose_name_plural = _("uploads")
-        indexes = [models.Index(fields=["owner", "state"], name="upload_owner_state")]
+        ordering = ("-created_at", "-id")
+        indexes = [
+            models.Index(fields=["owner", "state"], name="upload_owner_state"),
+            models.Index(fields=["state", "moved_at"], name="upload_state_moved"),
+        ]
 
     def __str__(self) -> str:
         return self.file_name
