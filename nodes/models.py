@@ -18,7 +18,7 @@ class Node(models.Model):
     name = models.CharField(_("name"), max_length=100, unique=True)
     hostname = models.CharField(_("host name"), max_length=255, blank=True)
     address = models.CharField(_("address"), max_length=255, blank=True)
-    token_hash = models.CharField(max_length=64)
+    token_hash = models.CharField(max_length=64, db_index=True)
     state = models.CharField(
         _("state"), max_length=10, choices=[(s.value, s.value) for s in NodeState], default=NodeState.NEW
     )
@@ -32,6 +32,10 @@ class Node(models.Model):
     counter = models.PositiveBigIntegerField(default=0)
     exchanges = models.PositiveBigIntegerField(default=0)  # all there were; the leader watches it move by its own clock
     conflict = models.TextField(blank=True)  # names both sessions
+    # The session before this one: if it speaks on, two agents share the id.
+    former_session = models.UUIDField(null=True, blank=True)
+    former_counter = models.PositiveBigIntegerField(default=0)
+    former_at = models.DateTimeField(null=True, blank=True)  # when it was last heard
     clock_skew_seconds = models.FloatField(default=0.0)  # node's clock minus the portal's at receipt; shown, never used
     facts = models.JSONField(default=dict)  # NodeFacts
     usage = models.JSONField(default=dict)  # newest sample, with agent memory
