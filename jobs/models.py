@@ -6,6 +6,7 @@ import uuid
 
 from django.conf import settings
 from django.db import models
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from datasets.models import StoredObject, Version
@@ -77,6 +78,7 @@ class Job(models.Model):
     node_count = models.PositiveIntegerField(default=1)
     avoid_nodes = models.JSONField(default=list)  # node ids named late or failing for this job
     progress = models.FloatField(null=True)  # 0..1, told by the training code
+    watched_at = models.DateTimeField(null=True)  # somebody's page asked for news; its nodes then come more often
     rev = models.PositiveBigIntegerField(default=0)  # stamps every committed batch: the one cursor of REST and sockets
 
     objects = JobQuerySet.as_manager()
@@ -146,6 +148,8 @@ class Placement(models.Model):
     facts = models.JSONField(null=True)  # LaunchFacts, told with READY
     exit = models.JSONField(null=True)  # ExitReport
     note = models.CharField(max_length=300, blank=True)
+    moved_at = models.DateTimeField(default=timezone.now)  # last change of state or note: the join limit goes by it
+    missing_since = models.DateTimeField(null=True)  # its node exchanges but no longer names it
     dropped_bytes = models.PositiveBigIntegerField(default=0)
     created_at = models.DateTimeField(auto_now_add=True)
     ended_at = models.DateTimeField(null=True)
