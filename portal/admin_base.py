@@ -1,0 +1,30 @@
+"""The one place the admin's base classes come from, so that the look can be changed here alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import Model
+from django.http import HttpRequest
+from unfold.admin import ModelAdmin, StackedInline, TabularInline
+from unfold.decorators import action, display
+
+__all__ = ["ModelAdmin", "ReadOnlyAdmin", "StackedInline", "TabularInline", "action", "display"]
+
+
+class ReadOnlyAdmin(ModelAdmin):
+    """Rows that only services write: the admin shows them and offers named actions, no form."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_actions(self, request: HttpRequest) -> dict[str, Any]:
+        actions = super().get_actions(request)
+        actions.pop("delete_selected", None)
+        return actions
