@@ -7,6 +7,7 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
+from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from datasets.models import StoredObject, Version
@@ -36,6 +37,10 @@ class JobQuerySet(OwnedQuerySet):
     def of_people(self) -> JobQuerySet:
         """Without the portal's own work (inspections)."""
         return self.filter(purpose=Job.Purpose.TRAIN)
+
+    def for_list(self) -> JobQuerySet:
+        """What a row of a list shows, in one query: without the spec, but with its strategy."""
+        return self.select_related("owner", "team").defer("spec").annotate(strategy=models.F("spec__strategy"))
 
 
 class Job(models.Model):
@@ -100,6 +105,17 @@ class Job(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def devices_per_node(self) -> int:
+        return self.device_count // max(1, self.node_count)
+
+    @property
+    def run_seconds(self) -> float | None:
+        """From the first attempt that ran until its end, or until now."""
+        if self.started_at is None:
+            return None
+        return ((self.ended_at or timezone.now()) - self.started_at).total_seconds()
 
 
 class JobSecret(models.Model):
