@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import environ
 from django.core.exceptions import ImproperlyConfigured
@@ -45,3 +46,17 @@ def words(name: str, default: str = "") -> list[str]:
 def folder(name: str, default: Path) -> Path:
     """An absolute folder path; made on first use, not here."""
     return Path(text(name, str(default))).expanduser().resolve()
+
+
+def redis_url(name: str, running: Path) -> str:
+    """The broker's address: from the environment, else the one `up` wrote to `running`, else the usual port."""
+    given = text(name, "")
+    if not given:
+        try:
+            return running.read_text(encoding="ascii").strip()
+        except FileNotFoundError:
+            return "redis://127.0.0.1:6379/0"
+    parts = urlsplit(given)
+    if parts.scheme not in ("redis", "rediss") or not parts.hostname:
+        raise ImproperlyConfigured(f"{name} must look like redis://[user:password@]host:port/0.")
+    return given

@@ -88,7 +88,7 @@ TEMPLATES: list[dict[str, Any]] = [
     }
 ]
 
-# --- database: SQLite in VAR_DIR, or DATABASE_URL ---------------------------------------------------------------------
+# --- database: SQLite in VAR_DIR, or DATABASE_URL -----------------------------------------------------------------
 
 _sqlite_options = {
     "transaction_mode": "IMMEDIATE",
@@ -107,7 +107,7 @@ else:
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
-# --- people -----------------------------------------------------------------------------------------------------------
+# --- people -------------------------------------------------------------------------------------------------------
 
 AUTH_USER_MODEL = "accounts.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -118,10 +118,10 @@ AUTH_PASSWORD_VALIDATORS = [
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "sign-in"
-KNOX_TOKEN_MODEL = "accounts.ApiToken"
+KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105 - a model, no secret
 REST_KNOX = {"TOKEN_TTL": None, "AUTO_REFRESH": False}
 
-# --- language, time, files -----------------------------------------------------------------------------------------------
+# --- language, time, files ----------------------------------------------------------------------------------------
 
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
@@ -139,19 +139,21 @@ DJANGO_VITE = {"default": {"dev_mode": False, "manifest_path": BASE_DIR / "front
 STORAGE_URL = env.text("STORAGE_URL", f"file://{VAR_DIR / 'storage'}")
 STAGING_DIR = env.folder("STAGING_DIR", VAR_DIR / "staging")
 STAGING_IS_SHARED = env.flag("STAGING_IS_SHARED", default=True)
+UPLOAD_EXPIRY_SECONDS = env.number("UPLOAD_EXPIRY_SECONDS", 172_800, least=60, most=31_536_000)  # without a byte
 
-# --- broker, live channel ---------------------------------------------------------------------------------------------------
+# --- broker, live channel -----------------------------------------------------------------------------------------
 
-REDIS_URL = env.text("REDIS_URL", "redis://127.0.0.1:6379/0")
+CHANNEL_PREFIX = "trainyard"
+REDIS_URL = env.redis_url("REDIS_URL", VAR_DIR / "broker" / "url")
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
-        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": "trainyard"},
+        "CONFIG": {"hosts": [{"address": REDIS_URL, "socket_timeout": None}], "prefix": CHANNEL_PREFIX},
     }
 }
 NODE_BROKER_URL = env.text("NODE_BROKER_URL", "")  # how nodes reach the broker; '' is REDIS_URL's host and port
 
-# --- the master and nodes -----------------------------------------------------------------------------------------------------
+# --- the master and nodes -----------------------------------------------------------------------------------------
 
 NODE_LOST_SECONDS = env.number("NODE_LOST_SECONDS", 45, least=2, most=3600)
 LEASE_SECONDS = env.number("LEASE_SECONDS", 900, least=4, most=86_400)
@@ -159,17 +161,24 @@ MASTER_TICK_SECONDS = env.number("MASTER_TICK_SECONDS", 1.0, least=0.05, most=60
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "knox.auth.TokenAuthentication",
+        "portal.rest.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
     "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
+}
+DRF_STANDARDIZED_ERRORS = {
+    "EXCEPTION_HANDLER_CLASS": "portal.rest.ExceptionHandler",
+    "EXCEPTION_FORMATTER_CLASS": "portal.rest.ExceptionFormatter",
+    "ENABLE_IN_DEBUG_FOR_UNHANDLED_EXCEPTIONS": True,
 }
 SPECTACULAR_SETTINGS = {"TITLE": "Trainyard", "VERSION": "1", "OAS_VERSION": "3.1.0", "SERVE_INCLUDE_SCHEMA": False}
 
-# --- audit: whose saves leave a row; changes made by compare-and-set are recorded by portal.audit ---------------------------
+# --- audit: whose saves leave a row; changes made by compare-and-set are recorded by portal.audit -----------------
 
 AUDITLOG_INCLUDE_TRACKING_MODELS = (
     {
@@ -188,4 +197,3 @@ AUDITLOG_INCLUDE_TRACKING_MODELS = (
     {"model": "nodes.JoinCode", "include_fields": ["node_name", "created_by", "expires_at"]},
     {"model": "datasets.Dataset", "include_fields": ["name", "description", "owner", "team"]},
 )
-
