@@ -7,7 +7,6 @@ import uuid
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from datasets.models import StoredObject, Version
