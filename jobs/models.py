@@ -316,12 +316,12 @@ class SeriesPyramid(models.Model):
 
 
 class LogPart(models.Model):
-    """The open tail of a log: at most 64 KiB of raw bytes from `offset`."""
+    """The open tail of a log: at most 64 KiB of raw bytes from `offset`; or a gap, which has a length of 0 and stays."""
 
     stream = models.ForeignKey(Stream, on_delete=models.CASCADE, related_name="log_parts")
     offset = models.PositiveBigIntegerField()
     length = models.PositiveIntegerField()
-    gap = models.PositiveBigIntegerField(default=0)  # bytes dropped on the node just before
+    gap = models.PositiveBigIntegerField(default=0)  # bytes from `offset` on that the node dropped
     rev = models.PositiveBigIntegerField()
     blob = models.BinaryField()
 

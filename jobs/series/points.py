@@ -59,21 +59,18 @@ def unpack_records(payload: bytes | memoryview) -> NDArray[np.void]:
     return np.frombuffer(payload, RECORD)
 
 
-def split_by_name(records: NDArray[np.void]) -> dict[int, Points]:
-    """The points of each name in their order."""
-    names = records["name"]
+def places_by_name(names: NDArray[np.uint32]) -> dict[int, NDArray[np.intp] | slice]:
+    """Where each name's records lie, in their order."""
     if len(names) == 0:
         return {}
-    if names[0] == names[-1] and (names == names[0]).all():
-        return {int(names[0]): _columns(records)}
+    if (names == names[0]).all():
+        return {int(names[0]): slice(None)}
     order = np.argsort(names, kind="stable")
     found, starts = np.unique(names[order], return_index=True)
-    columns = _columns(records[order])
-    ends = [*starts[1:].tolist(), len(order)]
-    return {int(name): columns[start:end] for name, start, end in zip(found, starts.tolist(), ends, strict=True)}
+    return dict(zip(found.tolist(), np.split(order, starts[1:]), strict=True))
 
 
-def _columns(records: NDArray[np.void]) -> Points:
+def columns(records: NDArray[np.void]) -> Points:
     return Points(*(np.ascontiguousarray(records[name]) for name in ("step", "time", "value")))
 
 

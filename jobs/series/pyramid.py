@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from jobs.series.points import Points
 
 FAN_OUT_BITS = 4  # stored levels are 16 times as wide as the one below
+LEVELS = 5  # stored: buckets of 16, 256, 4,096, 65,536 and 1,048,576 points; wider ones are merged on reading
 CHUNK_BITS = 12
 CHUNK = 1 << CHUNK_BITS  # points in a full chunk
 BLOCK_BITS = 8
@@ -84,11 +85,3 @@ def _first_and_last(buckets: Buckets, starts: Ordinals) -> tuple[NDArray[np.floa
     first = np.where(none, np.nan, buckets["first"][np.minimum(head, len(buckets) - 1)])
     last = np.where(none, np.nan, buckets["last"][tail])
     return first, last
-
-
-def stored_levels(closed: int) -> int:
-    """How many levels a piece keeps of its `closed` points in full chunks: 16, 256 ... while one bucket can be full."""
-    levels = 0
-    while closed and (1 << FAN_OUT_BITS * (levels + 1)) <= closed:
-        levels += 1
-    return levels

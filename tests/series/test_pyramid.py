@@ -94,10 +94,11 @@ def test_not_finite_values_leave_the_axis_alone():
 def test_records_and_chunks_come_back_exactly(raw, names):
     source = make(raw)
     index = np.arange(len(raw), dtype=np.uint32) % names
-    split = pts.split_by_name(pts.unpack_records(pts.pack_records(index, source)))
+    records = pts.unpack_records(pts.pack_records(index, source))
+    split = pts.places_by_name(records["name"])
     assert sorted(split) == sorted(set(index.tolist()))
-    for name, part in split.items():
-        again = pts.unpack_chunk(pts.pack_chunk(part))
+    for name, places in split.items():
+        again = pts.unpack_chunk(pts.pack_chunk(pts.columns(records[places])))
         assert again.value.tobytes() == source.value[index == name].tobytes()
         np.testing.assert_array_equal(again.step, source.step[index == name])
 
