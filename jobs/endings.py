@@ -1,0 +1,120 @@
+"""How a launch ended becomes a reason and a sentence; how a gang's ends become the job's. Pure but for translation."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from django.utils.translation import gettext as _
+
+from jobs.states import StopReason, stronger
+from nodes.messages import EndCause, ExitReport
+
+_REASONS: dict[EndCause, StopReason] = {
+    EndCause.EXITED: StopReason.SCRIPT_ERROR,
+    EndCause.TIME_LIMIT: StopReason.TIME_LIMIT,
+    EndCause.DISK_QUOTA: StopReason.DISK_QUOTA,
+    EndCause.OUT_OF_MEMORY: StopReason.OUT_OF_MEMORY,
+    EndCause.LEASE_EXPIRED: StopReason.LEASE_EXPIRED,
+    EndCause.INPUT_UNAVAILABLE: StopReason.INPUT_UNAVAILABLE,
+    EndCause.LAUNCH_FAILED: StopReason.LAUNCH_FAILED,
+    EndCause.PEER_UNREACHABLE: StopReason.JOIN_TIMEOUT,
+    EndCause.SUPERVISOR_GONE: StopReason.SUPERVISOR_GONE,
+    # Without an order of ours somebody stopped it on the node, or it never came to life there.
+    EndCause.STOPPED: StopReason.SUPERVISOR_GONE,
+    EndCause.NEVER_STARTED: StopReason.LAUNCH_FAILED,
+}
+_ON_ORDER = frozenset({EndCause.STOPPED, EndCause.NEVER_STARTED})
+
+
+@dataclass(frozen=True)
+class Ending:
+    """One placement that is over. `exit` None: its node was lost with it."""
+
+    node: str
+    exit: ExitReport | None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    reason: StopReason
+    text: str
+
+
+def is_success(exit_: ExitReport) -> bool:
+    """The completion markers of all ranks decide over the exit code: a crash after the work was done is no failure."""
+    return exit_.is_complete or (exit_.cause is EndCause.EXITED and exit_.exit_code == 0 and exit_.signal is None)
+
+
+def reason_of(exit_: ExitReport) -> StopReason:
+    return StopReason.COMPLETED if is_success(exit_) else _REASONS[exit_.cause]
+
+
+def sentence_of(ending: Ending) -> str:
+    """What happened on that node, for a person."""
+    exit_ = ending.exit
+    if exit_ is None:
+        return _("The node %(node)s was lost.") % {"node": ending.node}
+    told = {"node": ending.node, "code": exit_.exit_code, "message": exit_.message.rstrip(". ")}
+    if exit_.message:
+        return _("On %(node)s: %(message)s.") % told
+    if exit_.cause is EndCause.EXITED and exit_.signal is not None:
+        return _("On %(node)s the training was killed by signal %(signal)s.") % {
+            **told,
+            "signal": name_of(exit_.signal),
+        }
+    if exit_.cause is EndCause.EXITED:
+        return _("On %(node)s the training ended with exit code %(code)s: its log says why.") % told
+    return _cause_sentence(exit_.cause) % told
+
+
+def name_of(number: int) -> str:
+    """'9 (SIGKILL)'"""
+    try:
+        return f"{number} ({signal.Signals(number).name})"
+    except ValueError:
+        return str(number)
+
+
+def _cause_sentence(cause: EndCause) -> str:
+    return {
+        EndCause.STOPPED: _("On %(node)s it was stopped on the node itself."),
+        EndCause.NEVER_STARTED: _("On %(node)s it never started."),
+        EndCause.TIME_LIMIT: _("On %(node)s it reached its time limit."),
+        EndCause.DISK_QUOTA: _("On %(node)s it filled its disk quota: write less, or ask for more disk."),
+        EndCause.OUT_OF_MEMORY: _("On %(node)s it ran out of memory: use a smaller batch or ask for more memory."),
+        EndCause.LEASE_EXPIRED: _(
+            "On %(node)s it was stopped because the node could not reach the portal for too long."
+        ),
+        EndCause.INPUT_UNAVAILABLE: _("On %(node)s its inputs could not be fetched."),
+        EndCause.LAUNCH_FAILED: _("On %(node)s the launcher could not start."),
+        EndCause.PEER_UNREACHABLE: _("%(node)s could not connect to another node of the job."),
+        EndCause.SUPERVISOR_GONE: _("On %(node)s its supervisor vanished; how it ended is not known."),
+    }[cause]
+
+
+def verdict_of(endings: Sequence[Ending], asked: StopReason | None, asked_text: str = "") -> Verdict:
+    """The end of a whole attempt. `asked` is why the portal was stopping it, if it was.
+
+    All placements ended well wins over everything. Otherwise the strongest reason stands, with the sentence of whoever
+    brought it; what ended because we said so adds nothing of its own.
+    """
+    if endings and all(ending.exit is not None and is_success(ending.exit) for ending in endings):
+        return Verdict(StopReason.COMPLETED, _("Every rank ended well."))
+    reason, text = asked, asked_text
+    for ending in endings:
+        own = _own_reason(ending, asked)
+        if own is not None and stronger(reason, own) is not reason:
+            reason, text = own, sentence_of(ending)
+    return Verdict(reason or StopReason.SUPERVISOR_GONE, text)
+
+
+def _own_reason(ending: Ending, asked: StopReason | None) -> StopReason | None:
+    if ending.exit is None:
+        return StopReason.NODE_LOST
+    if is_success(ending.exit) or (asked is not None and ending.exit.cause in _ON_ORDER):
+        return None
+    if asked is not None and ending.exit.cause is EndCause.EXITED:
+        return None  # a process that is being stopped, or has lost its peers, ends as it can
+    return reason_of(ending.exit)
