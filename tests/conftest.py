@@ -27,3 +27,17 @@ def make_user(db):
         return user
 
     return make
+
+
+def pytest_sessionfinish(session, exitstatus):
+    """In CI a skip is a failure: whatever a test needs must have been installed by then."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if (
+        os.environ.get("CI")
+        and reporter
+        and reporter.stats.get("skipped")
+        and not hasattr(session.config, "workerinput")
+    ):
+        for report in reporter.stats["skipped"]:
+            print(f"\nSKIPPED IN CI: {report.nodeid}: {report.longrepr}")
+        session.exitstatus = exitstatus or 1
