@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
-
-# Before settings are read: a test run never touches the clone's own var/.
-os.environ.setdefault("TRAINYARD_VAR", tempfile.mkdtemp(prefix="trainyard-tests-"))
-os.environ.setdefault("REDIS_URL", "redis://127.0.0.1:1/0")  # nothing listens there: tests that need a broker start one
 
 import pytest
 
