@@ -76,7 +76,7 @@ def _without_file(upload: Upload) -> Upload:
 def _conclude(upload: Upload, stored: StoredObject) -> Upload:
     try:
         with transaction.atomic():
-            row = (
+            row: Upload = (
                 Upload.objects.select_for_update(of=("self",))
                 .select_related("owner", "team", "dataset")
                 .get(pk=upload.pk)

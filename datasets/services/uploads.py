@@ -128,11 +128,11 @@ def note_piece(upload: Upload, epoch: int, offset: int, *, is_checked: bool) -> 
     return bool(_own(upload, epoch).update(**values))
 
 
-def note_progress(upload: Upload, epoch: int, offset: int | None) -> bool:
-    """Still ours? Saves how far we came (None: only that somebody is there). False: a newer writer took over."""
-    values: dict[str, object] = {"moved_at": timezone.now()}
-    if offset is not None:
-        values["offset_bytes"] = offset
+def note_progress(upload: Upload, epoch: int, offset: int | None, *, is_moving: bool) -> bool:
+    """Saves how far we came (None: as before) and, while bytes come, that the upload lives. False: taken over."""
+    values: dict[str, object] = {"offset_bytes": models.F("offset_bytes") if offset is None else offset}
+    if is_moving:
+        values["moved_at"] = timezone.now()
     return bool(_own(upload, epoch).update(**values))
 
 
