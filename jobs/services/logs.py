@@ -13,6 +13,7 @@ from datasets.services.objects import store_stream
 from jobs.models import LogObject, LogPart, Stream
 
 PART_BYTES = 64 * 1024
+JOIN_BYTES = 8 * 1024  # pieces are joined to rows of this size
 OBJECT_BYTES = 8 * 2**20
 INDEX_LINES = 1_000  # every so many lines the index holds an offset
 LEAST_FINAL_BYTES = 2**20  # shorter rests of ended logs stay in rows
@@ -21,10 +22,22 @@ LEAST_FINAL_BYTES = 2**20  # shorter rests of ended logs stay in rows
 def append(stream: Stream, payload: bytes, *, gap: int, rev: int) -> None:
     """Keep bytes that begin at `stream.acked + gap`. Called under the stream's lock; the caller advances `acked`."""
     rows = [LogPart(stream=stream, offset=stream.acked, length=0, gap=gap, rev=rev, blob=b"")] if gap else []
+    if not gap and len(payload) < JOIN_BYTES and _extend_last(stream, payload, rev):
+        return
     for at in range(0, len(payload), PART_BYTES):
         part = payload[at : at + PART_BYTES]
         rows.append(LogPart(stream=stream, offset=stream.acked + gap + at, length=len(part), rev=rev, blob=part))
     LogPart.objects.bulk_create(rows)
+
+
+def _extend_last(stream: Stream, payload: bytes, rev: int) -> bool:
+    """A line a second must not become a row a second."""
+    last = stream.log_parts.order_by("-offset").first()
+    if last is None or last.gap or last.length + len(payload) > JOIN_BYTES or last.offset + last.length != stream.acked:
+        return False
+    last.blob, last.length, last.rev = bytes(last.blob) + payload, last.length + len(payload), rev
+    last.save(update_fields=["blob", "length", "rev"])
+    return True
 
 
 def seal(stream_id: int, *, is_final: bool = False) -> bool:
@@ -77,7 +90,7 @@ def _replace_parts(stream: Stream, start: int, data: bytes, stored: StoredObject
     end = start + len(data)
     lines, index = line_index(data)
     with transaction.atomic():
-        locked = Stream.objects.select_for_update().get(pk=stream.pk)
+        locked = Stream.objects.select_for_update(no_key=True).get(pk=stream.pk)
         if locked.compacted != stream.compacted:
             return False
         parts = locked.log_parts.filter(length__gt=0, offset__gte=start, offset__lt=end)

@@ -15,11 +15,11 @@ from uuid import UUID
 from django.db import DatabaseError, transaction
 from django.utils.translation import gettext as _
 
-from jobs.models import Job, JobEvent, Placement, Stream
+from jobs.models import JobEvent, Placement, Stream
 from jobs.series import compact, store
 from jobs.series.points import RECORD, unpack_records
 from jobs.services import logs
-from jobs.services.transition import add_event
+from jobs.services.transition import add_event, lock_job
 from nodes.messages import LAUNCHER_RANK, BadFraming, Batch, StreamAck, StreamAnswer, unpack_batches
 from nodes.models import Node
 from portal.after_commit import hint
@@ -134,7 +134,7 @@ def _locked_streams(placements: dict[UUID, Placement], batches: list[Batch]) -> 
 def _find(placements: dict[UUID, Placement], keys: set[Key]) -> dict[Key, Stream]:
     tokens = {token for token, _rank, _kind in keys}
     ranks = {rank for _token, rank, _kind in keys}
-    rows = Stream.objects.select_for_update(of=("self",)).order_by("id")
+    rows = Stream.objects.select_for_update(of=("self",), no_key=True).order_by("id")
     rows = rows.filter(placement__in=[placements[token] for token in tokens], rank__in=ranks)
     owners = {placement.pk: placement for placement in placements.values()}
     found = {}
@@ -203,7 +203,7 @@ def _tell(job_id: int, news: _News) -> None:
     """Each kind of trouble is told once per job."""
     for code, text, data in _texts(news):
         with transaction.atomic():
-            job = Job.objects.select_for_update().get(pk=job_id)
+            job = lock_job(job_id)
             if not JobEvent.objects.filter(job=job, kind="warning", data__code=code).exists():
                 add_event(job, "warning", text, data={"code": code, **data})
 
