@@ -21,7 +21,8 @@ ACTIVE = OPEN - {JobState.QUEUED}
 FINAL = frozenset(JobState) - OPEN
 
 MOVES: dict[JobState, frozenset[JobState]] = {
-    JobState.QUEUED: frozenset({JobState.STARTING, JobState.CANCELLED, JobState.FAILED}),
+    # straight to SUCCEEDED: a lost node came back with the result before a successor began
+    JobState.QUEUED: frozenset({JobState.STARTING, *FINAL}),
     JobState.STARTING: frozenset({JobState.RUNNING, JobState.STOPPING, JobState.QUEUED, *FINAL}),
     JobState.RUNNING: frozenset({JobState.STOPPING, JobState.QUEUED, *FINAL}),
     JobState.STOPPING: frozenset({JobState.QUEUED, *FINAL}),
