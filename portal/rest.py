@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import json
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, cast
 
 import pydantic
@@ -17,11 +17,8 @@ from django.utils.translation import gettext_lazy
 from drf_standardized_errors.formatter import ExceptionFormatter as BaseFormatter
 from drf_standardized_errors.handler import ExceptionHandler as BaseHandler
 from drf_standardized_errors.types import CLIENT_ERROR, ErrorType
-from knox.auth import TokenAuthentication as KnoxAuthentication
-from knox.crypto import hash_token
 from rest_framework import exceptions, serializers
 from rest_framework.pagination import BasePagination
-from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.routers import SimpleRouter
@@ -29,50 +26,8 @@ from rest_framework.settings import api_settings
 from rest_framework.utils.urls import replace_query_param
 from rest_framework.viewsets import GenericViewSet
 
-from portal.accounts.models import ApiToken, User
+from portal.accounts.models import User
 from portal.errors import DomainError, Invalid, InvalidFields
-
-USED_EVERY = timedelta(minutes=1)  # how exact `last_used_at` is; each write costs the request a transaction
-
-
-# --- who asks -------------------------------------------------------------------------------------------------------
-
-
-class TokenAuthentication(KnoxAuthentication):
-    """`Authorization: Token …`. Read tokens refuse every method that writes, whatever the view."""
-
-    def authenticate(self, request: Any) -> tuple[User, ApiToken] | None:
-        found = super().authenticate(request)
-        if found is None:
-            return None
-        user, token = found
-        if token.scope == ApiToken.Scope.READ and request.method not in SAFE_METHODS:
-            raise exceptions.PermissionDenied(
-                _("This token may only read. Make one with the scope “read and write”."), code="read_only_token"
-            )
-        return user, token
-
-    def authenticate_credentials(self, token: bytes) -> tuple[User, ApiToken]:
-        try:
-            digest = hash_token(token.decode("ascii"))
-        except (UnicodeDecodeError, TypeError, binascii.Error):
-            raise exceptions.AuthenticationFailed(_("This is no API token."), code="invalid_token") from None
-        row = ApiToken.objects.select_related("user").filter(digest=digest).first()
-        now = timezone.now()
-        if row is None or not row.user.is_active or (row.expiry is not None and row.expiry <= now):
-            raise exceptions.AuthenticationFailed(
-                _("The API token is wrong, expired or revoked. Make a new one on your account page."),
-                code="invalid_token",
-            )
-        _note_use(row, now)
-        return cast("User", row.user), row
-
-
-def _note_use(token: ApiToken, now: datetime) -> None:
-    stale = Q(last_used_at__isnull=True) | Q(last_used_at__lte=now - USED_EVERY)
-    if token.last_used_at is None or token.last_used_at <= now - USED_EVERY:
-        ApiToken.objects.filter(stale, pk=token.pk).update(last_used_at=now)
-
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
@@ -283,6 +238,11 @@ class RestViewSet(GenericViewSet[Any]):
     ordering: tuple[str, ...] = ("-id",)
     query_parameters: frozenset[str] = frozenset()
     filterset_class: type[Any] | None = None
+
+    @property
+    def person(self) -> User:
+        """Who asks; only the signed-in get as far as an action."""
+        return cast("User", self.request.user)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)

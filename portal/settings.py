@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
-import environ
 from django.core.exceptions import ImproperlyConfigured
 from django.utils.translation import gettext_lazy as _
 
 from portal import env
+from portal.csp import STRICT
+from portal.logs import logging_config
+from portal.secret_file import read_or_make
 
 BASE_DIR = env.ROOT
 VAR_DIR = env.folder("TRAINYARD_VAR", BASE_DIR / "var")
@@ -23,15 +27,16 @@ def _secret_key() -> str:
         if len(given) < 32:
             raise ImproperlyConfigured("SECRET_KEY is shorter than 32 characters.")
         return given
-    from portal.secret_file import read_or_make
-
     return read_or_make(VAR_DIR / "secret_key")
 
 
 SECRET_KEY = _secret_key()
 ALLOWED_HOSTS = env.words("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]")
 CSRF_TRUSTED_ORIGINS = env.words("CSRF_TRUSTED_ORIGINS")
-PUBLIC_URL = env.text("PUBLIC_URL", "")  # how people and nodes reach the portal; '' takes it from the request
+PUBLIC_URL = env.origin("PUBLIC_URL")  # how people and nodes reach the portal; '' takes it from the request
+if PUBLIC_URL:
+    ALLOWED_HOSTS.append(str(urlsplit(PUBLIC_URL).hostname))
+    CSRF_TRUSTED_ORIGINS.append(PUBLIC_URL)
 
 INSTALLED_APPS = [
     "unfold",
@@ -58,6 +63,7 @@ INSTALLED_APPS = [
     "jobs",
 ]
 MIDDLEWARE = [
+    "portal.logs.RequestIdMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -67,8 +73,9 @@ MIDDLEWARE = [
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
-    "csp.middleware.CSPMiddleware",
+    "portal.csp.PolicyMiddleware",
     "auditlog.middleware.AuditlogMiddleware",
+    "portal.refusals.RefusalMiddleware",
 ]
 ROOT_URLCONF = "portal.urls"
 ASGI_APPLICATION = "portal.asgi.application"
@@ -95,9 +102,7 @@ _sqlite_options = {
     "timeout": 20,
     "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA busy_timeout=20000;",
 }
-DATABASES: dict[str, dict[str, Any]] = {
-    "default": environ.Env.db_url_config(env.text("DATABASE_URL", f"sqlite:///{VAR_DIR / 'db.sqlite3'}"))
-}
+DATABASES: dict[str, dict[str, Any]] = {"default": env.database("DATABASE_URL", VAR_DIR / "db.sqlite3")}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _sqlite_options
 else:
@@ -106,6 +111,32 @@ else:
         "options": "-c idle_in_transaction_session_timeout=15000",
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+# --- the border to browsers ---------------------------------------------------------------------------------------
+
+_is_https = PUBLIC_URL.startswith("https://")
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = _is_https
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SECURE_HSTS_SECONDS = 31_536_000 if _is_https else 0
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+if env.flag("TRUST_PROXY_HEADERS", default=False):  # only behind a proxy that sets them itself
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+CONTENT_SECURITY_POLICY = {"DIRECTIVES": STRICT}
+DATA_UPLOAD_MAX_MEMORY_SIZE = 8 * 2**20  # files come by tus; the largest body is a node's exchange
+DATA_UPLOAD_MAX_NUMBER_FIELDS = 2_000
+DATA_UPLOAD_MAX_NUMBER_FILES = 4
+FILE_UPLOAD_MAX_MEMORY_SIZE = 2 * 2**20
+CSRF_FAILURE_VIEW = "portal.refusals.csrf_failure"
+
+# --- logs ---------------------------------------------------------------------------------------------------------
+
+LOGGING = logging_config(
+    style=env.choice("LOG_FORMAT", "console" if sys.stderr.isatty() else "json", ("json", "console")),
+    level=env.choice("LOG_LEVEL", "INFO", ("DEBUG", "INFO", "WARNING", "ERROR")),
+)
 
 # --- people -------------------------------------------------------------------------------------------------------
 
@@ -126,7 +157,7 @@ REST_KNOX = {"TOKEN_TTL": None, "AUTO_REFRESH": False}
 LANGUAGE_CODE = "en"
 LANGUAGES = [("en", _("English")), ("zh-hans", _("Simplified Chinese"))]
 LOCALE_PATHS = [BASE_DIR / "frontend" / "locale"]
-TIME_ZONE = env.text("TIME_ZONE", "UTC")
+TIME_ZONE = env.time_zone("TIME_ZONE", "UTC")
 USE_TZ = True
 STATIC_URL = "/static/"
 STATIC_ROOT = env.folder("STATIC_ROOT", VAR_DIR / "static")
@@ -135,6 +166,7 @@ STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
     "staticfiles": {"BACKEND": "whitenoise.storage.CompressedStaticFilesStorage"},
 }
+WHITENOISE_USE_FINDERS = True  # a first look serves the build as it lies there, without collectstatic
 DJANGO_VITE = {"default": {"dev_mode": False, "manifest_path": BASE_DIR / "frontend" / "dist" / "manifest.json"}}
 STORAGE_URL = env.text("STORAGE_URL", f"file://{VAR_DIR / 'storage'}")
 STAGING_DIR = env.folder("STAGING_DIR", VAR_DIR / "staging")
@@ -161,12 +193,12 @@ MASTER_TICK_SECONDS = env.number("MASTER_TICK_SECONDS", 1.0, least=0.05, most=60
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [
-        "portal.rest.TokenAuthentication",
+        "portal.rest_auth.TokenAuthentication",
         "rest_framework.authentication.SessionAuthentication",
     ],
     "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
     "DEFAULT_FILTER_BACKENDS": ["django_filters.rest_framework.DjangoFilterBackend"],
-    "DEFAULT_SCHEMA_CLASS": "drf_standardized_errors.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "portal.rest_schema.AutoSchema",
     "EXCEPTION_HANDLER": "drf_standardized_errors.handler.exception_handler",
     "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
     "DEFAULT_PARSER_CLASSES": ["rest_framework.parsers.JSONParser"],
@@ -176,7 +208,18 @@ DRF_STANDARDIZED_ERRORS = {
     "EXCEPTION_FORMATTER_CLASS": "portal.rest.ExceptionFormatter",
     "ENABLE_IN_DEBUG_FOR_UNHANDLED_EXCEPTIONS": True,
 }
-SPECTACULAR_SETTINGS = {"TITLE": "Trainyard", "VERSION": "1", "OAS_VERSION": "3.1.0", "SERVE_INCLUDE_SCHEMA": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Trainyard",
+    "DESCRIPTION": _("Datasets, jobs, nodes and quotas. Times are ISO 8601 with offset, sizes in bytes."),
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "COMPONENT_SPLIT_REQUEST": True,
+    "COMPONENT_NO_READ_ONLY_REQUIRED": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": None,
+    "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False},
+}
 
 # --- audit: whose saves leave a row; changes made by compare-and-set are recorded by portal.audit -----------------
 

@@ -14,7 +14,8 @@ from datasets.models import Upload
 from datasets.services.uploads import find_upload
 from portal.accounts.models import User
 from portal.errors import DomainError, Forbidden
-from portal.rest import TokenAuthentication, as_domain_error
+from portal.rest import as_domain_error
+from portal.rest_auth import TokenAuthentication
 
 
 class SignedOut(DomainError):
