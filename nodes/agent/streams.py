@@ -1,0 +1,114 @@
+"""The thread that ships logs and points: by offset from what the portal acknowledged, in turns, at most 1 MiB a request."""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+
+from nodes.agent.client import Portal, PortalDown, Refused
+from nodes.agent.placement import Placement
+from nodes.agent.registry import Registry
+from nodes.agent.spool import Spool
+from nodes.messages import MAX_STREAM_BODY, Batch, StreamAck, pack_batches
+
+log = logging.getLogger(__name__)
+LOOK_SECONDS = 0.1
+IDLE_SECONDS = 0.5
+LONGEST_PAUSE_SECONDS = 15.0
+PERSIST_SECONDS = 2.0
+_HEAD_ROOM = 4096
+
+
+class Shipper(threading.Thread):
+    def __init__(self, registry: Registry, portal: Portal) -> None:
+        super().__init__(name="streams", daemon=True)
+        self._registry = registry
+        self._portal = portal
+        self._stop_asked = threading.Event()
+        self._turn = 0
+        self._failures = 0
+        self._persisted_at = 0.0
+
+    def close(self) -> None:
+        self._stop_asked.set()
+        self._portal.close()
+        self.join(5)
+        self._persist(self._registry.all())
+
+    def run(self) -> None:
+        pause = 0.0
+        while not self._stop_asked.wait(pause):
+            try:
+                pause = self._round()
+            except Exception:
+                log.exception("shipping failed; it goes on")
+                pause = LONGEST_PAUSE_SECONDS
+
+    def _round(self) -> float:
+        """Ship one body; how long to wait until the next look."""
+        placements = [placement for placement in self._registry.all() if not placement.is_quarantined]
+        batches = self._collect(placements)
+        self._persist(placements)
+        if not batches:
+            return LOOK_SECONDS if any(not p.has_ended() for p in placements) else IDLE_SECONDS
+        try:
+            answer = self._portal.streams(pack_batches(batches))
+        except (PortalDown, Refused) as error:
+            self._failures += 1
+            if self._failures in (1, 10) or self._failures % 100 == 0:
+                log.warning("streams wait on this node: %s", error)
+            return min(LONGEST_PAUSE_SECONDS, 0.2 * 2**self._failures) * random.uniform(0.5, 1.0)
+        self._failures = 0
+        self._apply(answer.acks)
+        return 0.0 if sum(len(batch.payload) for batch in batches) > MAX_STREAM_BODY // 4 else LOOK_SECONDS
+
+    def _collect(self, placements: list[Placement]) -> list[Batch]:
+        """Streams take turns: who was left out of this body is first in the next."""
+        waiting = [
+            (placement, spool)
+            for placement in placements
+            for spool in placement.spools.values()
+            if spool.size() > spool.acked
+        ]
+        if not waiting:
+            return []
+        first = self._turn % len(waiting)
+        batches: list[Batch] = []
+        room = MAX_STREAM_BODY
+        for count, (placement, spool) in enumerate(waiting[first:] + waiting[:first]):
+            share = max(64 * 1024, room // (len(waiting) - count) - _HEAD_ROOM)
+            batch = spool.next_batch(has_ended=placement.has_ended(), most_bytes=share)
+            if batch is None:
+                continue
+            size = len(pack_batches([batch]))
+            if batches and size > room:
+                self._turn = first + count
+                return batches
+            batches.append(batch)
+            room -= size
+        self._turn = first + 1
+        return batches
+
+    def _apply(self, acks: list[StreamAck]) -> None:
+        spools: dict[tuple[object, str], Spool] = {
+            (placement.token, spool.key): spool
+            for placement in self._registry.all()
+            for spool in placement.spools.values()
+        }
+        for ack in acks:
+            spool = spools.get((ack.token, f"{ack.rank}/{ack.kind}"))
+            if spool is None:
+                continue
+            if ack.problem:
+                log.warning("stream %s of %s: %s", spool.key, ack.token, ack.problem)
+            spool.accept(ack.acked)
+
+    def _persist(self, placements: list[Placement]) -> None:
+        if time.monotonic() - self._persisted_at < PERSIST_SECONDS:
+            return
+        self._persisted_at = time.monotonic()
+        for placement in placements:
+            if placement.folder.exists():
+                placement.note_shipped()
