@@ -9,7 +9,7 @@ import asyncio
 import io
 import json
 import logging
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
@@ -23,9 +23,9 @@ from datasets.storage.contract import StorageError
 from portal.errors import DomainError, Invalid, Unavailable
 from portal.rest import error_body
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
-Send = Callable[[dict[str, Any]], Awaitable[None]]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Headers = Iterable[tuple[str, str]]
 T = TypeVar("T")
 
@@ -62,9 +62,9 @@ class Exchange:
         self._send = send
         self.path: str = scope["path"]
         self.is_answered = False
-        self.request = ASGIRequest(scope, io.BytesIO())  # headers, cookies and host, as Django reads them
+        self.request = ASGIRequest(dict(scope), io.BytesIO())  # headers, cookies and host, as Django reads them
         self.method: str = self.request.method or ""
-        self._pending: asyncio.Future[dict[str, Any]] | None = None
+        self._pending: asyncio.Future[MutableMapping[str, Any]] | None = None
         self._is_read = False
 
     def header(self, name: str) -> str:
