@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.db.models import Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from jobs.models import Seat
+from jobs.holding import devices_held_by
 from portal.accounts.models import Quota, User
 
 
@@ -34,7 +33,5 @@ class QuotaSummary:
 
 
 def quota_summary(user: User) -> QuotaSummary:
-    live = Seat.objects.filter(released_at__isnull=True, placement__attempt__job__owner=user)
-    used = (live.aggregate(total=Sum("thousandths"))["total"] or 0) / 1000
     limit = Quota.objects.filter(user=user).values_list("max_devices", flat=True).first()
-    return QuotaSummary(used, limit)
+    return QuotaSummary(devices_held_by(user), limit)

@@ -62,20 +62,20 @@ def refusal_page(request: HttpRequest, status: int, message: str = "") -> HttpRe
     return render(request, "refusal.html", context, status=status)
 
 
-def bad_request(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+def bad_request(request: HttpRequest, *_args: object) -> HttpResponse:
     return refusal_page(request, 400, _("The address or the form did not arrive as expected. Go back and try again."))
 
 
-def forbidden(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+def forbidden(request: HttpRequest, *_args: object) -> HttpResponse:
     return refusal_page(request, 403, _("Ask the person it belongs to, or an admin."))
 
 
-def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+def csrf_failure(request: HttpRequest, **_why: object) -> HttpResponse:
     text = _("This page was open too long, or cookies are switched off. Go back, reload the page and send it again.")
     return refusal_page(request, 403, text)
 
 
-def not_found(request: HttpRequest, exception: Exception | None = None) -> HttpResponse:
+def not_found(request: HttpRequest, *_args: object) -> HttpResponse:
     text = _("It does not exist, was deleted, or belongs to somebody who has not shared it with you.")
     return refusal_page(request, 404, text)
 

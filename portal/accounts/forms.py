@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
-from datetime import timedelta
-
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
