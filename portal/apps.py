@@ -1,0 +1,15 @@
+"""The composition root: hands parts of the portal to apps that do not know it."""
+
+from __future__ import annotations
+
+from django.apps import AppConfig
+
+
+class PortalConfig(AppConfig):
+    name = "portal"
+
+    def ready(self) -> None:
+        from nodes.services import broker_login
+        from portal.broker import ensure_node_login
+
+        broker_login.provide(ensure_node_login)
