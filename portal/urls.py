@@ -2,7 +2,7 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from django.views.i18n import JSONCatalog
+from django.views.i18n import JSONCatalog, set_language
 
 from portal import health, views
 
@@ -16,6 +16,9 @@ urlpatterns = [
     path("texts.json", JSONCatalog.as_view(), name="texts"),
     path("", include("portal.accounts.urls")),
     path("", include("datasets.urls")),
+    path("", include("nodes.urls")),
+    path("", include("jobs.urls")),
+    path("language/", set_language, name="set_language"),
     path("admin/", admin.site.urls),
 ]
 
