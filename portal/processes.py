@@ -94,7 +94,8 @@ def run_kept(work: Callable[[], int], *, grace_seconds: float = 5.0) -> int:
         if ended == child:
             break
     end_descendants(grace_seconds)
-    return os.waitstatus_to_exitcode(status)
+    code = os.waitstatus_to_exitcode(status)
+    return code if code >= 0 else 128 - code
 
 
 def _work_in_child(work: Callable[[], int]) -> None:
