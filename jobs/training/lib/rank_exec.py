@@ -4,9 +4,9 @@
     rank_exec.py -m jobs.training.main       like `python -m jobs.training.main` in the launch's folder
     rank_exec.py --exec ./train.sh --fast    any program, in the code folder
 
-Standard library only, and as little of it as possible: this runs before every rank. It stays as the parent of the script,
-so that exit codes and signals survive whatever the script does (os._exit, exec, a crash while the interpreter shuts
-down), and so that `complete.<rank>` appears only when the script ended well by itself.
+Standard library only, and as little of it as possible: this runs before every rank. It stays as the script's parent, so
+that exit codes and signals survive whatever the script does (os._exit, exec, a crash while the interpreter shuts down),
+and so that `complete.<rank>` appears only when the script ended well by itself, not because it was told to stop.
 """
 
 import ctypes
@@ -93,7 +93,7 @@ def become(argv: list[str], parent: int) -> None:
         if os.getppid() != parent:
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
-        os.execvp(argv[0], argv)
+        os.execvp(argv[0], argv)  # noqa: S606 - an argument list, no shell wanted
     except OSError as error:
         os.write(2, f"rank_exec: cannot start {argv[0]}: {error.strerror}\n".encode())
     os._exit(127)
