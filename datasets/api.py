@@ -134,12 +134,13 @@ class VersionViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, RestViewS
 )
 class UploadViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, mixins.DestroyModelMixin, RestViewSet):
     serializer_class = serializers.UploadSerializer
+    queryset = Upload.objects.none()
     filterset_class = UploadFilter
     ordering = ("-created_at", "-id")
     lookup_value_regex = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
     def get_queryset(self) -> Any:
-        return Upload.objects.filter(owner=_user(self.request))
+        return Upload.objects.filter(owner_id=self.request.user.pk)
 
     def perform_destroy(self, instance: Upload) -> None:
         abandon(instance)

@@ -81,9 +81,22 @@ def read_text(text: str) -> Any:
 
 def write_text(spec: JobSpec) -> str:
     """The spec as YAML without what stands at its default; reading it again gives the same spec."""
+    return _dump(shortest(spec))
+
+
+def write_wish(spec: JobSpec, around: dict[str, Any]) -> str:
+    """The body of a submit as YAML: the spec below `spec`, and beside it what is not part of it."""
+    return _dump({**around, "spec": shortest(spec)})
+
+
+def shortest(spec: JobSpec) -> dict[str, Any]:
     plain = spec.model_dump(mode="json", exclude_defaults=True)
     if "code" in plain:
         plain["code"] = {"kind": spec.code.kind, **plain["code"]}
+    return plain
+
+
+def _dump(plain: dict[str, Any]) -> str:
     return str(yaml.dump(plain, Dumper=_Dumper, sort_keys=False, allow_unicode=True))
 
 

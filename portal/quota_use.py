@@ -9,9 +9,8 @@ from django.db.models import Count, Q, Sum
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from datasets.models import Upload, Version
-from datasets.states import UploadState
-from jobs.models import Checkpoint, Job, Seat
+from datasets.services.storage_use import Who, used_by
+from jobs.models import Job, Seat
 from jobs.states import ACTIVE, JobState
 from portal.accounts.models import Quota, Team, User
 
@@ -45,7 +44,7 @@ class Row:
 
 
 def use_of(subject: User | Team) -> Use:
-    who = "owner" if isinstance(subject, User) else "team"
+    who: Who = "owner" if isinstance(subject, User) else "team"
     return _uses(who, [subject.pk])[subject.pk]
 
 
@@ -67,11 +66,11 @@ def rows_of(quota: Quota | None, use: Use) -> list[Row]:
     ]
 
 
-def _uses(who: str, ids: list[int]) -> dict[int, Use]:
+def _uses(who: Who, ids: list[int]) -> dict[int, Use]:
     """Use of many people (`who` = owner) or teams at once, in a fixed number of queries."""
     devices = _devices(who, ids)
     jobs = _jobs(who, ids)
-    storage = _storage(who, ids)
+    storage = used_by(who, ids)
     return {
         pk: Use(
             devices=devices.get(pk, 0) / 1000,
@@ -99,22 +98,6 @@ def _jobs(who: str, ids: list[int]) -> dict[int, tuple[int, int]]:
         .order_by()
     )
     return {pk: (running, queued) for pk, running, queued in rows}
-
-
-def _storage(who: str, ids: list[int]) -> dict[int, int]:
-    """Versions and checkpoints that stand, and bytes reserved by uploads on their way."""
-    on_their_way = (UploadState.OPEN, UploadState.FINISHING)
-    parts = [
-        (Version.objects.all(), f"dataset__{who}", "stored__size_bytes"),
-        (Checkpoint.objects.filter(is_removed=False), f"job__{who}", "size_bytes"),
-        (Upload.objects.filter(state__in=on_their_way), who, "size_bytes"),
-    ]
-    totals: dict[int, int] = {}
-    for rows, path, size in parts:
-        sums = rows.filter(**{f"{path}__in": ids}).values_list(path).annotate(total=Sum(size)).order_by()
-        for pk, total in sums:
-            totals[pk] = totals.get(pk, 0) + total
-    return totals
 
 
 def contradictions(quota: Quota) -> list[str]:

@@ -105,6 +105,7 @@ _sqlite_options = {
 DATABASES: dict[str, dict[str, Any]] = {"default": env.database("DATABASE_URL", VAR_DIR / "db.sqlite3")}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _sqlite_options
+    DATABASES["default"]["TEST"] = {"NAME": str(VAR_DIR / "test.sqlite3")}  # a file: threads and processes share it
 else:
     DATABASES["default"]["OPTIONS"] = {
         "pool": {"min_size": 0, "max_size": int(env.number("DATABASE_POOL", 8, least=1, most=200)), "timeout": 20},
@@ -219,6 +220,17 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": None,
     "SWAGGER_UI_SETTINGS": {"deepLinking": True, "persistAuthorization": False},
+    "ENUM_NAME_OVERRIDES": {
+        "JobState": "portal.api_enums.JOB_STATE",
+        "AttemptState": "portal.api_enums.ATTEMPT_STATE",
+        "PlacementState": "portal.api_enums.PLACEMENT_STATE",
+        "StopReason": "portal.api_enums.STOP_REASON",
+        "NodeState": "portal.api_enums.NODE_STATE",
+        "Admission": "portal.api_enums.ADMISSION",
+        "VersionState": "portal.api_enums.VERSION_STATE",
+        "UploadState": "portal.api_enums.UPLOAD_STATE",
+        "JobPurpose": "jobs.models.Job.Purpose",
+    },
 }
 
 # --- audit: whose saves leave a row; changes made by compare-and-set are recorded by portal.audit -----------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import cast
 
 from django.db import close_old_connections, connections
 from django.http import StreamingHttpResponse
@@ -28,7 +29,7 @@ class Download(StreamingHttpResponse):
         super().__init__(parts, content_type=content_type, headers=headers)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        parts = iter(self.streaming_content)
+        parts = iter(cast("Iterator[bytes]", self.streaming_content))
         loop = asyncio.get_running_loop()
         while (part := await loop.run_in_executor(_pool, _next, parts)) is not None:
             yield part

@@ -19,6 +19,7 @@ urlpatterns = [
     path("", include("nodes.urls")),
     path("", include("jobs.urls")),
     path("language/", set_language, name="set_language"),
+    path("api/", include("portal.api_urls")),
     path("admin/", admin.site.urls),
 ]
 

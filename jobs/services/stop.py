@@ -10,6 +10,7 @@ from jobs.services.placements import ask_to_stop, forget_secrets
 from jobs.services.transition import lock_job, move
 from jobs.states import FINAL, JobState, StopReason
 from portal.accounts.models import User
+from portal.audit import record
 from portal.errors import Conflict, Forbidden, NotFound
 
 
@@ -25,7 +26,8 @@ def cancel_job(user: User, job: Job) -> Job:
     text = _("Cancelled by %(name)s.") % {"name": user.get_username()}
     with transaction.atomic():
         row = lock_job(job.pk)
-        if row.state == JobState.CANCELLED:
+        old = row.state
+        if old == JobState.CANCELLED:
             return row
         if JobState(row.state) in FINAL:
             raise Conflict("job_over", _("The job is over already: it %(state)s.") % {"state": row.state})
@@ -34,4 +36,5 @@ def cancel_job(user: User, job: Job) -> Job:
             forget_secrets(row)
         else:
             ask_to_stop(row, StopReason.CANCELLED, text, actor=user)
+        record(user, row, state=(old, row.state), reason=("", StopReason.CANCELLED))
     return row

@@ -11,6 +11,7 @@ from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from portal.accounts.limits import lock_accounts
 from portal.accounts.models import ApiToken, Membership, Quota, Team, User
 from portal.audit import acting
 from portal.errors import Conflict, DomainError, Invalid, InvalidFields, NotFound
@@ -72,14 +73,15 @@ def remove_membership(actor: User | None, user: User, team: Team) -> None:
 def set_quota(actor: User | None, subject: User | Team, **limits: int | None) -> Quota:
     """Change the named ceilings of one person or team; None lifts one. Unnamed ones stay.
 
-    Takes the subject's row lock, as submit does, so that no submit counts with half of the change.
+    Takes the account's lock, as submit does, so that no submit counts with half of the change.
     """
     unknown = sorted(set(limits) - set(LIMITS))
     if unknown:
         raise TypeError(f"no such limit: {', '.join(unknown)}")
     with acting(actor), transaction.atomic():
-        type(subject).objects.select_for_update().get(pk=subject.pk)
-        owner = {"user": subject} if isinstance(subject, User) else {"team": subject}
+        is_person = isinstance(subject, User)
+        lock_accounts([] if is_person else [subject.pk], [subject.pk] if is_person else [])
+        owner = {"user": subject} if is_person else {"team": subject}
         quota = Quota.objects.filter(**owner).first() or Quota(**owner)
         for name, value in limits.items():
             setattr(quota, name, value)

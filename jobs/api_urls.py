@@ -1,0 +1,16 @@
+from django.urls import path
+
+from jobs.api import JobViewSet, QueueViewSet
+from jobs.queries import ExportQuery, names_of
+from jobs.results_api import LogViewSet, SeriesViewSet
+from portal.rest import router
+
+series_csv = SeriesViewSet.as_view({"get": "series_csv"}, query_parameters=names_of(ExportQuery))
+
+_router = router()
+_router.register("jobs", JobViewSet, basename="api-job")
+_router.register("jobs", SeriesViewSet, basename="api-job-results")
+_router.register("jobs", LogViewSet, basename="api-job-logs")
+_router.register("queue", QueueViewSet, basename="api-queue")
+
+urlpatterns = [*_router.urls, path("jobs/<int:pk>/series.csv", series_csv, name="api-job-series-csv")]
