@@ -1,4 +1,4 @@
-"""The composition root: hands parts of the portal to apps that do not know it."""
+"""What the composition root hands to the apps when all are ready."""
 
 from __future__ import annotations
 

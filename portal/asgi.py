@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from typing import Any, cast
+from urllib.parse import urlsplit
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
 
@@ -10,12 +12,45 @@ from django.core.asgi import get_asgi_application
 
 django_app = get_asgi_application()  # before anything that imports models
 
+from channels.auth import AuthMiddlewareStack  # noqa: E402
+from channels.routing import URLRouter  # noqa: E402
+from channels.security.websocket import OriginValidator  # noqa: E402
+from django.conf import settings  # noqa: E402
+from django.urls import re_path  # noqa: E402
+
 from datasets import objects_app  # noqa: E402
 from datasets.uploads import app as uploads_app  # noqa: E402
+from jobs.routing import websocket_urlpatterns  # noqa: E402
 from portal.logs import App, Receive, RequestLog, Scope, Send  # noqa: E402
 
 # Django would spool whole bodies; these parts stream.
 RAW_PARTS: dict[str, App] = {"/uploads/": uploads_app.app, "/objects/": objects_app.app}
+
+
+NO_SUCH_SOCKET = 4404
+
+
+async def refuse_socket(_scope: Scope, receive: Receive, send: Send) -> None:
+    """Accepted first: a browser shows a page the code of a close, but not of a handshake that failed."""
+    await receive()
+    await send({"type": "websocket.accept"})
+    await send({"type": "websocket.close", "code": NO_SUCH_SOCKET})
+
+
+class OwnPages(OriginValidator):
+    """Sockets are for pages of this site. Channels' own refusal needs the broker; this one does not."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        origin = dict(scope["headers"]).get(b"origin", b"").decode("latin-1")
+        if self.valid_origin(urlsplit(origin) if origin else None):
+            await self.application(scope, receive, send)
+        else:
+            await receive()
+            await send({"type": "websocket.close"})
+
+
+socket_routes = URLRouter([*websocket_urlpatterns, re_path(r"", cast("Any", refuse_socket))])
+socket_app = OwnPages(AuthMiddlewareStack(socket_routes), settings.ALLOWED_HOSTS)
 
 
 async def route_http(scope: Scope, receive: Receive, send: Send) -> None:
@@ -23,7 +58,7 @@ async def route_http(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(prefix):
             await app(scope, receive, send)
             return
-    await django_app(scope, receive, send)
+    await django_app(cast("dict[str, Any]", scope), receive, cast("Any", send))
 
 
 async def lifespan(receive: Receive, send: Send) -> None:
@@ -38,6 +73,8 @@ async def lifespan(receive: Receive, send: Send) -> None:
 async def route(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
         await lifespan(receive, send)
+    elif scope["type"] == "websocket":
+        await socket_app(scope, receive, send)
     else:
         await route_http(scope, receive, send)
 

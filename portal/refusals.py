@@ -62,11 +62,11 @@ def refusal_page(request: HttpRequest, status: int, message: str = "") -> HttpRe
     return render(request, "refusal.html", context, status=status)
 
 
-def bad_request(request: HttpRequest, *_args: object) -> HttpResponse:
+def bad_request(request: HttpRequest, *_args: object, **_facts: object) -> HttpResponse:
     return refusal_page(request, 400, _("The address or the form did not arrive as expected. Go back and try again."))
 
 
-def forbidden(request: HttpRequest, *_args: object) -> HttpResponse:
+def forbidden(request: HttpRequest, *_args: object, **_facts: object) -> HttpResponse:
     return refusal_page(request, 403, _("Ask the person it belongs to, or an admin."))
 
 
@@ -75,7 +75,7 @@ def csrf_failure(request: HttpRequest, **_why: object) -> HttpResponse:
     return refusal_page(request, 403, text)
 
 
-def not_found(request: HttpRequest, *_args: object) -> HttpResponse:
+def not_found(request: HttpRequest, *_args: object, **_facts: object) -> HttpResponse:
     text = _("It does not exist, was deleted, or belongs to somebody who has not shared it with you.")
     return refusal_page(request, 404, text)
 

@@ -70,6 +70,30 @@ async def test_the_lifespan_is_answered():
     assert sent == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("origin", "answer"),
+    [
+        (b"http://localhost", [{"type": "websocket.accept"}, {"type": "websocket.close", "code": 4404}]),
+        (b"http://evil.example", [{"type": "websocket.close"}]),
+    ],
+)
+async def test_sockets_are_for_our_own_pages_and_unknown_ones_say_so(origin, answer):
+    sent = []
+
+    async def receive():
+        return {"type": "websocket.connect"}
+
+    async def send(message):
+        sent.append({name: value for name, value in message.items() if name in ("type", "code")})
+
+    headers = [(b"origin", origin), (b"host", b"localhost")]
+    scope = {"type": "websocket", "path": "/ws/nonsense/", "headers": headers, "subprotocols": [], "query_string": b""}
+    await application(scope, receive, send)
+
+    assert sent == answer
+
+
 @pytest.mark.parametrize("module", ["portal.asgi", "portal.celery"])
 def test_web_and_worker_never_import_torch(tmp_path, module):
     code = (
