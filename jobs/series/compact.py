@@ -37,7 +37,7 @@ def is_due(stream: Stream) -> bool:
 def compact(stream_id: int) -> int:
     """Pack up to MAX_BATCHES of the tail; returns how many points it moved, 0 when there were none."""
     with transaction.atomic():
-        stream = Stream.objects.select_for_update().get(pk=stream_id)
+        stream = Stream.objects.select_for_update(no_key=True).get(pk=stream_id)
         batches = list(stream.batches.order_by("first").values_list("last", "rev", "blob")[:MAX_BATCHES])
         if not batches:
             return 0

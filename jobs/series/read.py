@@ -13,13 +13,11 @@ from jobs.series.page import Piece, SeriesPage
 from jobs.series.pieces import Extent, Key, Range, Rows, extents, fetch
 from jobs.series.points import unpack_chunk
 from jobs.series.pyramid import BLOCK, BUCKET, CHUNK
+from jobs.series.read_limits import DEFAULT_POINTS, MAX_NAMES, MAX_POINTS
 from jobs.series.thin import level_for
 from portal.db import read_snapshot
 
 Attempts = Literal["current", "all"]
-DEFAULT_POINTS = 2_000
-MAX_POINTS = 20_000
-MAX_NAMES = 100  # on one page
 CUT_LEVEL = 3  # its buckets are one chunk wide
 
 
@@ -93,9 +91,9 @@ def _streams(job: Job, ranks: Sequence[int]) -> list[_Source]:
 
 
 def _hiding_attempts(job: Job) -> dict[int, int]:
-    """Attempts that began to run, and the step each resumed from (0: from the start)."""
+    """Attempts that began to run, and the first step that each repeats: a checkpoint holds what its own step did."""
     rows = Attempt.objects.filter(job=job, running_at__isnull=False).values_list("number", "resume_step")
-    return {number: step or 0 for number, step in rows}
+    return {number: 0 if step is None else step + 1 for number, step in rows}
 
 
 def _cuts(numbers: dict[int, int]) -> dict[int, int]:

@@ -46,8 +46,8 @@ class LogPage:
     end: int
     size: int
     lines: list[LogLine]
+    is_end: bool  # nothing was there behind them
     first_line: int | None = None
-    skipped: int = 0  # bytes that a follower was too slow for
 
     def to_json(self) -> dict[str, Any]:
         return {"type": "log", **asdict(self)}
@@ -194,10 +194,9 @@ def _page(stream: Stream, start: int, limit: int, first_line: int | None, colour
     spans = read_spans(stream, start, WINDOW_BYTES)
     lines, end = _lines(spans, limit, start)
     shown = [LogLine(offset, clean_line(raw, colours=colours), gap, is_open) for offset, raw, gap, is_open in lines]
-    placement = stream.placement
-    return LogPage(
-        stream.pk, placement.attempt.number, stream.rank, start, end, stream.acked, shown, first_line=first_line
-    )
+    is_end = len(lines) < limit and (spans[-1].end if spans else start) >= stream.acked
+    attempt = stream.placement.attempt.number
+    return LogPage(stream.pk, attempt, stream.rank, start, end, stream.acked, shown, is_end, first_line)
 
 
 def _lines(spans: list[Span], limit: int, start: int) -> tuple[list[tuple[int, bytes, int, bool]], int]:

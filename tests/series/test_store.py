@@ -197,7 +197,7 @@ def test_a_later_attempt_hides_what_it_repeats(make_writer):
     first.send(np.arange(5000.0))
     compact_all()
     page = read_series(job)
-    second = make_writer(job, attempt=2, resume_step=4200)
+    second = make_writer(job, attempt=2, resume_step=4199)
     second.send([7.0, 8.0], first=4200)
     again = read_series(job, since_rev=page.rev, since_attempt=page.attempt)
     assert again.reset
