@@ -12,6 +12,7 @@ import pytest
 
 from datasets.models import Dataset, StoredObject, Upload, Version
 from datasets.services.objects import open_object
+from datasets.services.uploads import staging
 from datasets.states import UploadState
 from tests.datasets.conftest import Tus, wait_for
 
@@ -43,13 +44,11 @@ def test_pieces_become_a_dataset_with_its_chinese_name(tus):
     assert version.dataset.name == "数据集 (终版) №1"
     assert content_of(version.stored) == body
     assert version.stored.sha256 == hashlib.sha256(body).hexdigest()
-    assert not list((tus_staging()).iterdir())
+    assert not staged(address).exists()
 
 
-def tus_staging():
-    from datasets.services.uploads import staging
-
-    return staging().root
+def staged(address):
+    return staging().path(address.rpartition("/")[2])
 
 
 def test_creation_may_carry_all_bytes(tus):
@@ -232,7 +231,7 @@ def test_deleted_upload_leaves_nothing(tus):
     tus.patch(address, 0, b"x")
     assert tus.http.delete(address).status_code == 204
     assert tus.head(address).status_code == 410
-    assert not list(tus_staging().iterdir())
+    assert not staged(address).exists()
 
 
 def test_wrong_words_get_a_sentence(tus):
@@ -274,8 +273,7 @@ def test_kill_of_the_server_in_mid_upload_loses_only_what_was_in_flight(own_serv
     body = os.urandom(6_000_000)
     address = tus.create(len(body)).headers["Location"]
     link = tus.cut(address, 0, body[:4_000_000], announced=len(body))
-    staged = tus_staging() / address.rpartition("/")[2]
-    wait_for(lambda: staged.stat().st_size >= 3_000_000, what="bytes on disk")
+    wait_for(lambda: staged(address).stat().st_size >= 3_000_000, what="bytes on disk")
     own_server.stop(signal.SIGKILL)
     link.close()
     own_server.start()
@@ -294,7 +292,7 @@ def test_restart_finishes_what_waited(own_server, make_user, make_token):
     tus = Tus(own_server.url, make_token(make_user("ada")))
     address = tus.create(3, "a.csv").headers["Location"]
     own_server.stop(signal.SIGKILL)
-    (tus_staging() / address.rpartition("/")[2]).write_bytes(b"abc")
+    staged(address).write_bytes(b"abc")
     Upload.objects.update(state=UploadState.FINISHING, offset_bytes=3, moved_at=timezone.now() - timedelta(minutes=5))
     own_server.start()
     tus = Tus(own_server.url, tus.http.headers["Authorization"].split()[1])
