@@ -1,4 +1,4 @@
-"""Images, units and compose file start services by one command; only the web port (with TLS, the broker too) is published."""
+"""Images, units and compose file start services by one command; only the web port is published."""
 
 from __future__ import annotations
 
