@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from jobs.scheduler.room import Room
 from jobs.scheduler.use import Obstacle
-from jobs.scheduler.values import Closed, Explanation, Need, NodeView, WaitingJob, Why
+from jobs.scheduler.values import Closed, Explanation, Need, NodeSeats, NodeView, WaitingJob, Why
 
 _ALIVE_SOON = (Closed.NEW,)  # has never exchanged: its devices are not known
 
@@ -20,6 +20,9 @@ class Cluster:
         self._empty = Room(self._open, is_empty=True)
         self._empty_all = Room((node for node in nodes if node.closed not in _ALIVE_SOON), is_empty=True)
         self._now_all = Room(node for node in nodes if node.closed not in _ALIVE_SOON)
+
+    def note_start(self, need: Need, seats: tuple[NodeSeats, ...]) -> None:
+        self._now_all.take(need, seats)
 
     def can_ever_hold(self, need: Need) -> bool:
         """With the nodes that are open, once they are empty."""

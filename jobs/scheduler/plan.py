@@ -64,6 +64,7 @@ class _Pass:
         start = Start(job.id, seats)
         self.starts.append(start)
         self._use.add(job)
+        self._cluster.note_start(job.need, start.seats)
         self._room.take(job.need, start.seats)
         if self._unheld is not None:
             self._unheld.take(job.need, start.seats)

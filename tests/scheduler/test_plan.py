@@ -170,6 +170,11 @@ def test_over_quota_full_fragmented_drained_and_missing_kind_are_five_reasons():
     assert why(missing, 1).names == ("cpu",)
 
 
+def test_what_started_in_the_same_pass_is_taken():
+    snapshot = Snapshot(0, (node("a"),), (job(1, 1, 2), job(2, 1, 2)))
+    assert why(snapshot, 2).why is Why.FULL
+
+
 def test_a_shrunken_cluster_says_so():
     snapshot = Snapshot(0, (node("a"), node("b")), (job(1, 3, 1), job(2, 1, 9)))
     assert why(snapshot, 1).why is Why.NEVER_FITS

@@ -1,0 +1,545 @@
+"""A job's life through the exchange, without any process: order, ready, go, run, end, and what goes wrong."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from jobs.models import Attempt, Checkpoint, Job, Placement, Seat, Stream
+from jobs.services.lost import declare_lost
+from jobs.services.placements import ask_to_stop
+from jobs.services.schedule import run_pass
+from jobs.services.stop import cancel_job
+from jobs.services.timers import move_from_draining_nodes, stop_late_joiners, stop_overdue, stop_stragglers
+from jobs.states import JobState, PlacementState, StopReason
+from nodes.messages import EndCause, ExitReport, Phase, PlacementReport
+from nodes.models import Node
+from nodes.services.admission import drain, uncordon
+from nodes.states import NodeState
+from portal.errors import Conflict, Forbidden, NotFound
+from tests.builders import FakeAgent, bring_up, lead, make_job, make_node, make_person, schedule
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def pair():
+    return FakeAgent(make_node("gpu-1", address="10.0.0.1")), FakeAgent(make_node("gpu-2", address="10.0.0.2"))
+
+
+def fresh(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+def live_seats() -> int:
+    return Seat.objects.filter(released_at__isnull=True).count()
+
+
+def lose(node: Node) -> bool:
+    return declare_lost(node.pk, Node.objects.get(pk=node.pk).exchanges, lead())
+
+
+def texts(job: Job) -> list[str]:
+    return [event.text for event in job.events.all()]
+
+
+# --- the good way --------------------------------------------------------------------------------------------------
+
+
+def test_a_gang_is_ordered_made_ready_started_together_and_succeeds(pair):
+    first, second = pair
+    job = make_job(nodes=2)
+    assert schedule() == 1
+    assert fresh(job).state == JobState.STARTING
+    assert live_seats() == 2
+    launch = first.exchange().launches[0]
+    assert launch.node_rank == 0
+    assert launch.ranks == [0]
+    assert "--node-rank=0" in launch.argv
+    second.exchange()
+    assert first.say(Phase.READY).gos == []
+    reply = second.say(Phase.READY)
+    assert [peer.address for peer in reply.gos[0].peers] == ["10.0.0.1", "10.0.0.2"]
+    assert first.exchange().gos
+    first.say(Phase.RUNNING)
+    assert fresh(job).state == JobState.STARTING
+    second.say(Phase.RUNNING)
+    assert fresh(job).state == JobState.RUNNING
+    first.end()
+    assert fresh(job).state == JobState.RUNNING
+    second.end()
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.SUCCEEDED, StopReason.COMPLETED)
+    assert live_seats() == 0
+    assert done.started_at
+    assert done.ended_at
+
+
+def test_launch_is_repeated_until_accepted_and_go_until_running(pair):
+    make_job()
+    schedule()
+    agent = pair[0]
+    assert agent.exchange().launches
+    agent.reports.clear()  # the reply was lost on its way
+    again = agent.exchange()
+    assert len(again.launches) == 1
+    assert agent.exchange().launches == []
+    assert agent.say(Phase.READY).gos
+    assert agent.exchange().gos
+    assert agent.say(Phase.RUNNING).gos == []
+
+
+def test_end_is_closed_only_when_streams_are_complete(pair):
+    agent = pair[0]
+    make_job()
+    schedule()
+    bring_up(agent)
+    token = agent.token
+    assert agent.end(streams={"0/log": 10}).closed == []
+    Stream.objects.create(placement=Placement.objects.get(token=token), rank=0, kind="log", acked=9)
+    assert agent.exchange().closed == []
+    Stream.objects.update(acked=10)
+    assert agent.exchange().closed == [token]
+    assert agent.exchange().launches == []
+
+
+def test_marker_decides_over_the_exit_code(pair):
+    job = make_job()
+    schedule()
+    bring_up(pair[0])
+    pair[0].end(exit_code=None, signal=6, is_complete=True)
+    assert fresh(job).state == JobState.SUCCEEDED
+
+
+def test_reports_repeated_or_late_change_nothing(pair):
+    agent = pair[0]
+    job = make_job()
+    schedule()
+    bring_up(agent)
+    before = job.events.count()
+    agent.say(Phase.ACCEPTED)
+    agent.say(Phase.READY)
+    assert fresh(job).state == JobState.RUNNING
+    assert Placement.objects.get().state == PlacementState.RUNNING
+    assert job.events.count() == before
+
+
+def test_next_exchange_is_soon_while_phases_change_and_slow_when_idle(pair):
+    agent = pair[0]
+    assert agent.exchange().next_after_seconds == 5.0
+    job = make_job()
+    schedule()
+    assert agent.exchange().next_after_seconds == 0.2
+    bring_up(agent)
+    assert agent.exchange().next_after_seconds == 1.0
+    Job.objects.filter(pk=job.pk).update(watched_at=timezone.now())
+    assert agent.exchange().next_after_seconds == 0.2
+
+
+# --- errors have a sentence ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("end", "reason", "said"),
+    [
+        ({"exit_code": 3}, StopReason.SCRIPT_ERROR, "exit code 3"),
+        ({"exit_code": None, "signal": 9}, StopReason.SCRIPT_ERROR, "signal 9 (SIGKILL)"),
+        ({"cause": EndCause.OUT_OF_MEMORY}, StopReason.OUT_OF_MEMORY, "memory"),
+        ({"cause": EndCause.DISK_QUOTA}, StopReason.DISK_QUOTA, "disk quota"),
+        ({"cause": EndCause.TIME_LIMIT}, StopReason.TIME_LIMIT, "time limit"),
+    ],
+)
+def test_a_failure_names_node_and_cause(pair, end, reason, said):
+    job = make_job()
+    schedule()
+    bring_up(pair[0])
+    pair[0].end(**end)
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.FAILED, reason)
+    assert said in done.reason_text
+    assert Placement.objects.get().node.name in done.reason_text
+    assert live_seats() == 0
+
+
+def test_a_failing_rank_stops_the_others(pair):
+    first, second = pair
+    job = make_job(nodes=2)
+    schedule()
+    bring_up(first, second)
+    first.end(exit_code=1)
+    assert fresh(job).state == JobState.STOPPING
+    stop = second.exchange().stops[0]
+    assert (stop.token, stop.reason) == (second.token, StopReason.SCRIPT_ERROR)
+    second.end(cause=EndCause.STOPPED)
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.FAILED, StopReason.SCRIPT_ERROR)
+    assert "gpu-1" in done.reason_text
+
+
+@pytest.mark.parametrize(
+    "cause", [EndCause.LAUNCH_FAILED, EndCause.INPUT_UNAVAILABLE, EndCause.SUPERVISOR_GONE, EndCause.LEASE_EXPIRED]
+)
+def test_what_is_not_the_scripts_fault_is_tried_again_elsewhere(pair, cause):
+    job = make_job()
+    queued_at = job.queued_at
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    agent.end(cause=cause)
+    again = fresh(job)
+    assert again.state == JobState.QUEUED
+    assert again.queued_at == queued_at
+    assert agent.node.name in again.reason_text
+    schedule()
+    other = fresh(job).attempts.get(number=2).placements.get().node
+    assert (other != agent.node) == (cause is not EndCause.LEASE_EXPIRED)
+
+
+def test_attempts_come_to_an_end(pair):
+    job = make_job(spec={"max_attempts": 2})
+    for _ in range(2):
+        schedule()
+        agent = next(agent for agent in pair if agent.exchange().launches)
+        agent.end(cause=EndCause.LAUNCH_FAILED, message="no such program")
+        agent.exchange()
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.FAILED, StopReason.TOO_MANY_ATTEMPTS)
+    assert "2 attempts" in done.reason_text
+    assert "no such program" in done.reason_text
+
+
+def test_devices_stay_taken_until_processes_are_gone(pair):
+    agent = pair[0]
+    job = make_job()
+    schedule()
+    bring_up(agent)
+    agent.end(cause=EndCause.EXITED, exit_code=1, processes_gone=False)
+    assert fresh(job).state == JobState.FAILED
+    assert live_seats() == 1
+    assert agent.exchange().closed == []
+    agent.end(exit_code=1)
+    assert live_seats() == 0
+
+
+def test_a_reboot_frees_devices_of_unkillable_processes(pair):
+    agent = pair[0]
+    make_job()
+    schedule()
+    bring_up(agent)
+    agent.end(exit_code=1, processes_gone=False)
+    agent.boot_id = "boot-2"
+    agent.reports.clear()
+    agent.exchange()
+    assert live_seats() == 0
+
+
+def test_a_launch_that_its_node_forgot_is_ended(pair):
+    agent = pair[0]
+    job = make_job()
+    schedule()
+    bring_up(agent)
+    agent.reports.clear()
+    agent.exchange()
+    assert fresh(job).state == JobState.RUNNING
+    Placement.objects.update(missing_since=timezone.now() - timedelta(seconds=16))
+    agent.exchange()
+    assert fresh(job).state == JobState.QUEUED
+    assert fresh(job).reason == StopReason.SUPERVISOR_GONE
+
+
+# --- stopping ------------------------------------------------------------------------------------------------------
+
+
+def test_cancelling_a_waiting_job_is_immediate():
+    job = make_job()
+    cancel_job(job.owner, job)
+    done = fresh(job)
+    assert (done.state, done.reason, done.ended_by) == (JobState.CANCELLED, StopReason.CANCELLED, job.owner)
+    assert cancel_job(job.owner, job).state == JobState.CANCELLED
+
+
+def test_cancelling_a_running_job_stops_it_first(pair):
+    agent = pair[0]
+    job = make_job(spec={"grace_seconds": 7})
+    schedule()
+    bring_up(agent)
+    cancel_job(job.owner, job)
+    assert fresh(job).state == JobState.STOPPING
+    stop = agent.exchange().stops[0]
+    assert (stop.reason, stop.grace_seconds) == ("cancelled", 7.0)
+    assert agent.exchange().stops, "repeated until ended"
+    agent.end(cause=EndCause.STOPPED)
+    done = fresh(job)
+    assert (done.state, done.reason, done.ended_by) == (JobState.CANCELLED, StopReason.CANCELLED, job.owner)
+
+
+def test_cancelling_before_the_order_arrived_starts_nothing(pair):
+    job = make_job()
+    schedule()
+    cancel_job(job.owner, job)
+    agent = next(agent for agent in pair if agent.exchange().stops)
+    assert agent.last.launches == []
+    agent.end(agent.last.stops[0].token, cause=EndCause.NEVER_STARTED)
+    assert fresh(job).state == JobState.CANCELLED
+    assert live_seats() == 0
+
+
+def test_all_ended_well_beats_the_cancellation(pair):
+    job = make_job()
+    schedule()
+    bring_up(pair[0])
+    cancel_job(job.owner, job)
+    pair[0].end()
+    assert fresh(job).state == JobState.SUCCEEDED
+    assert fresh(job).ended_by is None
+
+
+def test_a_reason_only_rises_while_stopping(pair):
+    job = make_job()
+    schedule()
+    bring_up(pair[0])
+    ask_to_stop(fresh(job), StopReason.PREEMPTED, "preempted")
+    cancel_job(job.owner, job)
+    ask_to_stop(fresh(job), StopReason.NODE_DRAINED, "drained")
+    assert fresh(job).stop_reason == StopReason.CANCELLED
+    pair[0].end(cause=EndCause.STOPPED)
+    assert fresh(job).state == JobState.CANCELLED
+
+
+def test_only_those_who_may_cancel_do():
+    job = make_job()
+    with pytest.raises(NotFound):
+        cancel_job(make_person("eve"), job)
+    assert cancel_job(make_person("root", is_staff=True), job).state == JobState.CANCELLED
+    done = make_job()
+    Job.objects.filter(pk=done.pk).update(state=JobState.SUCCEEDED)
+    with pytest.raises(Conflict):
+        cancel_job(done.owner, done)
+
+
+def test_members_see_but_do_not_cancel():
+    from portal.accounts.models import Membership, Team
+
+    team = Team.objects.create(name="vision")
+    mate = make_person("bob")
+    Membership.objects.create(user=mate, team=team)
+    job = make_job(team=team)
+    with pytest.raises(Forbidden):
+        cancel_job(mate, job)
+
+
+# --- nodes that fall silent ----------------------------------------------------------------------------------------
+
+
+def test_a_lost_nodes_job_moves_at_once_and_resumes_from_its_newest_checkpoint(pair):
+    job = make_job()
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    other = next(a for a in pair if a is not agent)
+    bring_up(agent)
+    attempt = job.attempts.get()
+    for step in (10, 20):
+        Checkpoint.objects.create(job=job, attempt=attempt, step=step, files=[], size_bytes=1)
+    assert lose(agent.node)
+    again = fresh(job)
+    assert (again.state, again.reason) == (JobState.QUEUED, StopReason.NODE_LOST)
+    assert agent.node.name in again.reason_text
+    assert live_seats() == 0
+    schedule()
+    second = job.attempts.get(number=2)
+    assert second.resume_step == 20
+    assert second.placements.get().node == other.node
+    launch = other.exchange().launches[0]
+    assert launch.token != agent.token
+    assert "inputs/checkpoint/manifest.json" in [file.path for file in launch.inputs]
+
+
+def test_the_rest_of_a_broken_gang_is_stopped_first(pair):
+    first, second = pair
+    job = make_job(nodes=2)
+    schedule()
+    bring_up(first, second)
+    lose(first.node)
+    assert fresh(job).state == JobState.STOPPING
+    assert second.exchange().stops[0].reason == StopReason.NODE_LOST
+    second.end(cause=EndCause.STOPPED)
+    assert fresh(job).state == JobState.QUEUED
+    assert job.attempts.get().state == "lost"
+
+
+def test_a_node_that_comes_back_is_told_to_stop_the_old_launch(pair):
+    job = make_job()
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    bring_up(agent)
+    old = agent.token
+    lose(agent.node)
+    assert Node.objects.get(pk=agent.node.pk).state == NodeState.LOST
+    reply = agent.exchange()
+    assert [stop.token for stop in reply.stops] == [old]
+    assert Node.objects.get(pk=agent.node.pk).state == NodeState.ONLINE
+    agent.end(cause=EndCause.STOPPED)
+    assert agent.last.closed == [old]
+    assert fresh(job).state == JobState.QUEUED
+
+
+def test_a_late_success_counts_until_the_successor_runs(pair):
+    job = make_job()
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    other = next(a for a in pair if a is not agent)
+    bring_up(agent)
+    lose(agent.node)
+    schedule()
+    other.exchange()
+    agent.end()
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.SUCCEEDED, StopReason.COMPLETED)
+    assert other.exchange().stops
+    other.end(cause=EndCause.STOPPED)
+    assert live_seats() == 0
+    assert fresh(job).state == JobState.SUCCEEDED
+
+
+def test_a_late_success_changes_nothing_once_the_successor_runs(pair):
+    job = make_job()
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    other = next(a for a in pair if a is not agent)
+    bring_up(agent)
+    lose(agent.node)
+    schedule()
+    bring_up(other)
+    agent.end()
+    assert fresh(job).state == JobState.RUNNING
+    other.end(exit_code=1)
+    assert fresh(job).state == JobState.FAILED
+
+
+def test_a_node_that_spoke_meanwhile_is_not_lost(pair):
+    agent = pair[0]
+    agent.exchange()
+    seen = Node.objects.get(pk=agent.node.pk).exchanges
+    agent.exchange()
+    assert not declare_lost(agent.node.pk, seen, lead())
+
+
+def test_unknown_and_foreign_tokens_are_quarantined(pair):
+    first, second = pair
+    make_job()
+    schedule()
+    owner = next(agent for agent in pair if agent.exchange().launches)
+    other = second if owner is first else first
+    other.reports[owner.token] = PlacementReport(token=owner.token, phase=Phase.RUNNING)
+    assert other.exchange().quarantined == [owner.token]
+    assert Placement.objects.get().state == PlacementState.ORDERED
+
+
+# --- time ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_node_that_does_not_get_ready_is_named_and_avoided(pair):
+    first, second = pair
+    third = FakeAgent(make_node("gpu-3", address="10.0.0.3"))
+    job = make_job(nodes=2, spec={"join_timeout_seconds": 5})
+    schedule()
+    members = [agent for agent in (first, second, third) if agent.exchange().launches]
+    quick, slow = members
+    spare = next(agent for agent in (first, second, third) if agent not in members)
+    quick.say(Phase.READY)
+    later = timezone.now() + timedelta(seconds=6)
+    assert stop_late_joiners(now=timezone.now()) == 0
+    assert stop_late_joiners(now=later) == 1
+    assert fresh(job).state == JobState.STOPPING
+    assert slow.node.name in fresh(job).reason_text
+    assert quick.node.name not in fresh(job).reason_text
+    quick.end(cause=EndCause.STOPPED)
+    slow.end(cause=EndCause.NEVER_STARTED)
+    again = fresh(job)
+    assert (again.state, again.reason) == (JobState.QUEUED, StopReason.JOIN_TIMEOUT)
+    assert again.avoid_nodes == [str(slow.node.pk)]
+    schedule()
+    placed = {placement.node for placement in job.attempts.get(number=2).placements.all()}
+    assert placed == {quick.node, spare.node}
+
+
+def test_progress_while_fetching_keeps_the_join_limit_away(pair):
+    agent = pair[0]
+    make_job(spec={"join_timeout_seconds": 5})
+    schedule()
+    agent.exchange()
+    Placement.objects.update(moved_at=timezone.now() - timedelta(seconds=6))
+    agent.reports[agent.token] = PlacementReport(token=agent.token, phase=Phase.ACCEPTED, note="fetching inputs 40 %")
+    agent.exchange()
+    assert stop_late_joiners() == 0
+
+
+def test_a_job_past_its_limit_is_stopped_over_all_attempts(pair):
+    job = make_job(spec={"stop": {"minutes": 1}})
+    schedule()
+    bring_up(pair[0])
+    launch_limit = pair[0].node.placements.get().attempt.job
+    assert launch_limit == job
+    assert stop_overdue() == 0
+    Attempt.objects.update(running_at=timezone.now() - timedelta(seconds=80))
+    assert stop_overdue() == 1
+    assert fresh(job).stop_reason == StopReason.TIME_LIMIT
+    pair[0].end(cause=EndCause.STOPPED)
+    assert (fresh(job).state, fresh(job).reason) == (JobState.FAILED, StopReason.TIME_LIMIT)
+
+
+def test_stragglers_are_stopped_and_named(pair):
+    first, second = pair
+    job = make_job(nodes=2, spec={"grace_seconds": 3})
+    schedule()
+    bring_up(first, second)
+    first.end()
+    assert stop_stragglers() == 0
+    assert stop_stragglers(now=timezone.now() + timedelta(seconds=4)) == 1
+    second.end(cause=EndCause.STOPPED)
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.FAILED, StopReason.SCRIPT_ERROR)
+    assert "gpu-2" in done.reason_text
+    assert live_seats() == 0
+
+
+def test_draining_moves_running_jobs_and_uncordon_takes_new_ones(pair):
+    admin = make_person("root", is_staff=True)
+    job = make_job(spec={"max_attempts": 1})
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    bring_up(agent)
+    drain(admin, agent.node)
+    assert move_from_draining_nodes() == 1
+    assert agent.exchange().stops[0].reason == StopReason.NODE_DRAINED
+    agent.end(cause=EndCause.STOPPED)
+    assert (fresh(job).state, fresh(job).reason) == (JobState.QUEUED, StopReason.NODE_DRAINED)
+    schedule()
+    assert job.attempts.get(number=2).placements.get().node != agent.node
+    uncordon(admin, agent.node)
+    assert [event.actor for event in agent.node.events.filter(kind="admission")] == [admin, admin]
+
+
+def test_the_next_pass_uses_what_an_end_released(pair):
+    agent = pair[0]
+    Node.objects.filter(pk=pair[1].node.pk).delete()
+    running, waiting = make_job(devices=2), make_job(devices=2)
+    epoch = lead()
+    assert run_pass(epoch) == 1
+    assert "full" in fresh(waiting).waiting_text
+    assert fresh(waiting).position == 1
+    bring_up(agent)
+    agent.end()
+    assert fresh(running).state == JobState.SUCCEEDED
+    assert run_pass(epoch) == 1
+    assert fresh(waiting).waiting_text == ""
+
+
+def test_exit_report_without_exit_counts_as_gone(pair):
+    job = make_job()
+    schedule()
+    bring_up(pair[0])
+    pair[0].say(Phase.ENDED)
+    assert fresh(job).state == JobState.QUEUED
+    assert ExitReport.model_validate(Placement.objects.get().exit).cause is EndCause.SUPERVISOR_GONE
