@@ -31,8 +31,9 @@ def credentials_of(scope: dict[str, Any]) -> Credentials:
     """From an ASGI scope: `Authorization: Token …` goes before the session cookie."""
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
     kind, _, token = headers.get(b"authorization", "").partition(" ")
-    if kind.lower() == knox_settings.AUTH_HEADER_PREFIX.lower() and token.strip():
-        return Credentials(token=token.strip())
+    if kind:  # its origin was not checked: no cookie counts beside this header
+        is_token = kind.lower() == knox_settings.AUTH_HEADER_PREFIX.lower()
+        return Credentials(token=token.strip() if is_token else "")
     try:
         cookies = SimpleCookie(headers.get(b"cookie", ""))
     except CookieError:
