@@ -44,6 +44,14 @@ def create_user(
     return user
 
 
+def set_password(actor: User | None, user: User, password: str) -> None:
+    """A new password; ends the user's sessions. Raises InvalidFields."""
+    _check_password(user, password)
+    user.set_password(password)
+    with acting(actor), transaction.atomic():
+        user.save(update_fields=["password"])
+
+
 def create_team(actor: User | None, *, name: str) -> Team:
     """Raises InvalidFields when the name is taken, empty or too long."""
     team = Team(name=name)
