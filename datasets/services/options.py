@@ -7,12 +7,14 @@ from collections.abc import Callable
 from typing import Any
 
 from django.utils.translation import gettext as _
+from pydantic import ValidationError
 
-from datasets.states import VersionState
+from datasets.formats.facts import TableFacts, label_warnings
 from portal.errors import DomainError, Invalid, InvalidFields
 
 DELIMITERS = (",", ";", "\t", "|", " ")
 LABEL_LENGTH = 500
+_ABOUT_LABEL = {"one_class", "label_missing", "labels_alike", "many_classes", "label_unknown"}  # codes of warnings
 
 
 def checked_options(options: dict[str, Any]) -> dict[str, Any]:
@@ -29,22 +31,25 @@ def checked_options(options: dict[str, Any]) -> dict[str, Any]:
     return checked
 
 
-def needs_inspection(
-    before: dict[str, Any], after: dict[str, Any], kind: str, facts: dict[str, Any], state: str
-) -> bool:
-    """False only when the label alone changed, to a column whose classes are already counted."""
+def relabelled(before: dict[str, Any], after: dict[str, Any], facts: dict[str, Any]) -> dict[str, Any] | None:
+    """The facts with another label column, when that is the only change and its classes are counted already.
+
+    None when the file must be looked at again.
+    """
     changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
-    if changed != {"label"} or kind != "table" or state != VersionState.READY:
-        return bool(changed)
-    return not _is_countable(facts, after.get("label"))
-
-
-def _is_countable(facts: dict[str, Any], label: object) -> bool:
-    return any(
-        column.get("name") == label and len(column.get("classes") or ()) > 1
-        for column in facts.get("columns", [])
-        if isinstance(column, dict)
-    )
+    if changed != {"label"}:
+        return None
+    try:
+        table = TableFacts.model_validate(facts)
+    except ValidationError:
+        return None
+    column = next((column for column in table.columns if column.name == after.get("label")), None)
+    if column is None or len(column.classes) < 2:
+        return None
+    table.label, table.label_is_guess, table.classes = column.name, False, column.classes
+    others = [finding for finding in table.warnings if finding.code not in _ABOUT_LABEL]
+    table.warnings = [*others, *label_warnings(column, table.rows)]
+    return table.model_dump(mode="json")
 
 
 def _checked(name: str, value: Any) -> Any:

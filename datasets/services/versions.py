@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 
 from datasets.models import Dataset, StoredObject, Version
 from datasets.services.datasets import require_editor, tell
-from datasets.services.options import checked_options, needs_inspection
+from datasets.services.options import checked_options, relabelled
 from datasets.states import MOVES, VersionState
 from portal.accounts.models import User
 from portal.after_commit import hint
@@ -50,8 +50,8 @@ def set_options(user: User, version: Version, **options: Any) -> Version:
         before = row.options
         row.options = {name: value for name, value in (before | changes).items() if value is not None}
         row.save(update_fields=["options"])
-        if row.options != before and needs_inspection(before, row.options, row.kind, row.facts, row.state):
-            _inspect_again(row)
+        if row.options != before:
+            _read_again(row, before)
         _told(row)
     return row
 
@@ -116,8 +116,12 @@ def _awaited(version_id: int, inspection: int) -> Version | None:
     )
 
 
-def _inspect_again(row: Version) -> None:
-    if row.state != VersionState.WAITING:
+def _read_again(row: Version, before: dict[str, Any]) -> None:
+    known = relabelled(before, row.options, row.facts) if row.state == VersionState.READY else None
+    if known is not None:
+        row.facts = known
+        row.save(update_fields=["facts"])
+    elif row.state != VersionState.WAITING:
         _move(row, VersionState.WAITING)
 
 
