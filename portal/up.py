@@ -134,7 +134,9 @@ class Up:
         say("starting the web process")
         self._start_web()
         say("starting master and worker")
-        self._master = self._add("master", [sys.executable, "manage.py", "master"])
+        # The master counts nodes as silent only while it reaches the portal the way they do.
+        environment = {**os.environ, "PUBLIC_URL": os.environ.get("PUBLIC_URL") or self.url}
+        self._master = self._add("master", [sys.executable, "manage.py", "master"], environment)
         worker = [sys.executable, "-m", "celery", "-A", "portal", "worker", "-Q", CONTROL_QUEUE, "-c", "1"]
         self._add("worker", [*worker, *WORKER_FLAGS, "-l", "INFO"])
         for number in range(1, self.options.nodes + 1):
