@@ -46,6 +46,17 @@ def login_for(node: Node, session: UUID) -> BrokerLogin | None:
     return BrokerLogin(url=url, queue=queue) if is_news else None
 
 
+def login_after_joining(node_id: UUID) -> BrokerLogin | None:
+    """At once with the token; the first exchange would bring it otherwise."""
+    if not _makers:
+        return None
+    try:
+        url, queue = _makers[0](node_id, _secret_of(Node.objects.get(pk=node_id)))
+    except Unavailable:
+        return None
+    return BrokerLogin(url=url, queue=queue)
+
+
 def _is_due(node_id: UUID, session: UUID) -> bool:
     now = time.monotonic()
     with _lock:
