@@ -22,8 +22,7 @@ from jobs.forms import JobForm, field_of, initial_of
 from jobs.holding import devices_held_by
 from jobs.models import Checkpoint, CodeBundle, Job
 from jobs.services.bundles import keep_bundle
-from jobs.services.submit import submit_job
-from jobs.services.wish import check_wish
+from jobs.services.submit import check_wish, submit_job
 from jobs.spec import JobSpec, Problem, problems_of
 from jobs.spec_text import write_text
 from nodes.models import Device, Node

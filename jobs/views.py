@@ -60,7 +60,7 @@ def _filtered(request: SignedInRequest) -> JobQuerySet:
     state, text = request.GET.get("state", ""), request.GET.get("q", "").replace("\x00", "").strip()
     if state == "open":
         found = found.open()
-    elif state in JobState:
+    elif state in list(JobState):
         found = found.filter(state=state)
     if request.GET.get("owner") == "me":
         found = found.filter(owner=request.user)

@@ -28,7 +28,7 @@ def admission(request: SignedInRequest, pk: UUID) -> HttpResponse:
     if node is None:
         raise NotFound("not_found", _("There is no such node."))
     wanted = request.POST.get("admission", "")
-    if wanted not in Admission:
+    if wanted not in list(Admission):
         raise Invalid("invalid_choice", _("A node is open, cordoned or draining."), field="admission")
     _DEEDS[Admission(wanted)](request.user, node)
     messages.success(request, _("“%(name)s” is changed.") % {"name": node.name})

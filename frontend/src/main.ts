@@ -23,5 +23,10 @@ void loadTexts().then(() => {
     "theme-switch": () => import("./modules/theme-switch"),
     copy: () => import("./modules/copy"),
     confirm: () => import("./modules/confirm"),
+    "auto-submit": () => import("./modules/auto-submit"),
+    "live-part": () => import("./modules/live-part"),
+    uploads: () => import("./modules/uploads"),
+    "job-form": () => import("./modules/job-form"),
+    "job-page": () => import("./modules/job-page"),
   });
 });
