@@ -9,4 +9,9 @@ import tempfile
 os.environ.setdefault("TRAINYARD_VAR", tempfile.mkdtemp(prefix="trainyard-tests-"))
 os.environ.setdefault("REDIS_URL", "redis://127.0.0.1:1/0")  # nothing listens there: tests that need a broker start one
 
-from portal.settings import *  # noqa: E402, F403
+from portal.settings import *  # noqa: F403
+
+if DATABASES["default"]["ENGINE"].endswith("sqlite3"):  # noqa: F405
+    # A file, not memory: threads and processes of a test then meet as they do in use (WAL, busy timeout, IMMEDIATE).
+    VAR_DIR.mkdir(parents=True, exist_ok=True)  # noqa: F405
+    DATABASES["default"]["TEST"] = {"NAME": str(VAR_DIR / "tests.sqlite3")}  # noqa: F405
