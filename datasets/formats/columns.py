@@ -1,8 +1,8 @@
 """What is in a column, found by looking at every cell once, in blocks.
 
-A cell is missing when it is blank or 'nan'. A column is numeric when at least 95 % of its other cells are numbers (usual
-words for 'missing', such as 'N/A', count for neither side); the rest are then named with their lines. Whole numbers with
-leading zeros are codes, so text. Counts of distinct values stop at a bound.
+A cell is missing when it is blank or "nan". A column is numeric when at least 95 % of its other cells are numbers;
+usual words for a missing value, such as N/A, count for neither side, and the rest are named with their lines. Whole
+numbers with leading zeros are codes, so text. Counts of distinct values stop at a bound.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 """Tables (CSV and its relatives): `sniff`, `inspect`, `preview` for people, `read` for training. One parser for all.
 
-`inspect` streams over the whole file with bounded memory; `read` holds numeric columns as float64, text columns as codes.
+`inspect` streams over the whole file with bounded memory; `read` holds numbers as float64 and texts as codes.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -68,13 +68,23 @@ def preview(path: Path, options: TableOptions, rows: int = PREVIEW_ROWS) -> list
 
 
 @dataclass
-class Column:
-    """A numeric column (`numbers`, NaN where missing or not a number) or a text column (`codes` into `values`)."""
+class NumberColumn:
+    """float64; NaN where a cell is missing or no number."""
 
     name: str
-    numbers: np.ndarray | None = None
-    codes: np.ndarray | None = None
-    values: list[str] = field(default_factory=list)
+    numbers: np.ndarray
+
+
+@dataclass
+class TextColumn:
+    """int64 `codes`, each the place of the row's text in `values`, or `NO_VALUE`."""
+
+    name: str
+    codes: np.ndarray
+    values: list[str]
+
+
+Column = NumberColumn | TextColumn
 
 
 @dataclass
@@ -96,10 +106,10 @@ def read(
     options = sniff(path, options)
     if options.header is None:
         raise unreadable("header", "Say first whether the first row names the columns.")
-    if types is None:
+    head, body = _open(path, options)
+    if types is None or not set(head.names) <= types.keys():
         facts = _inspect(path, options, None)
         types = {column.name: column.type for column in facts.columns}
-    head, body = _open(path, options)
     fillers = [
         _Texts() if name in as_text or types.get(name, "text") in ("text", "empty") else _Numbers()
         for name in head.names
@@ -121,8 +131,8 @@ class _Numbers:
         value = number_of(cell)
         self._values.append(np.nan if value is None else value)
 
-    def column(self, name: str) -> Column:
-        return Column(name, numbers=np.array(self._values, dtype=np.float64))
+    def column(self, name: str) -> NumberColumn:
+        return NumberColumn(name, np.array(self._values, dtype=np.float64))
 
 
 class _Texts:
@@ -133,8 +143,8 @@ class _Texts:
     def add(self, cell: str) -> None:
         self._codes.append(NO_VALUE if is_missing(cell) else self._known.setdefault(cell, len(self._known)))
 
-    def column(self, name: str) -> Column:
-        return Column(name, codes=np.array(self._codes, dtype=np.int64), values=list(self._known))
+    def column(self, name: str) -> TextColumn:
+        return TextColumn(name, np.array(self._codes, dtype=np.int64), list(self._known))
 
 
 @dataclass
