@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 from django.contrib import admin, messages
-from django.db.models import Model, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy, ngettext
 
 from jobs.models import Attempt, Job, JobEvent
 from jobs.services.stop import cancel_job
-from portal.admin_base import ReadOnlyAdmin, TabularInline, action
+from portal.admin_base import ReadOnlyAdmin, ShownInline, action
 from portal.errors import DomainError
-
-
-class ShownInline(TabularInline):
-    """Rows to look at."""
-
-    extra = 0
-    can_delete = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
 
 
 class AttemptInline(ShownInline):

@@ -8,10 +8,11 @@ from drf_spectacular.utils import extend_schema_field
 from pydantic import BaseModel, ConfigDict, Field
 from rest_framework import serializers
 
-from jobs.models import Attempt, Checkpoint, Job, JobEvent, Placement
+from jobs.models import Attempt, Checkpoint, Job, JobEvent, Placement, Seat
 from jobs.spec import JobSpec
 from jobs.states import OUTCOMES, StopReason
 from nodes.messages import Launch
+from nodes.serializers import UsageSerializer
 
 MAX_ID = 2**63 - 1
 REASONS = "Why it ended or was sent back, from a closed list:\n\n" + "\n".join(
@@ -307,3 +308,34 @@ class LogPageSerializer(serializers.Serializer[Any]):
 class LogSearchSerializer(serializers.Serializer[Any]):
     lines = LogLineSerializer(many=True)
     next_offset = serializers.IntegerField(allow_null=True, help_text="Search on from here; null: to the end.")
+
+
+class CheckpointLinkSerializer(CheckpointFileSerializer):
+    url = serializers.URLField()
+
+
+class CheckpointLinksSerializer(serializers.Serializer[Any]):
+    expires_at = serializers.DateTimeField()
+    files = CheckpointLinkSerializer(many=True)
+
+
+class JobUsageSerializer(UsageSerializer):
+    attempt = serializers.IntegerField()
+    node_rank = serializers.IntegerField()
+
+
+class LiveSeatSerializer(serializers.ModelSerializer[Seat]):
+    node = serializers.UUIDField(source="placement.node_id", read_only=True)
+    node_name = serializers.CharField(source="placement.node.name", read_only=True)
+    device = serializers.IntegerField(source="device.index", read_only=True, help_text="Its index on the node.")
+    kind = serializers.CharField(source="device.kind", read_only=True)
+    owner = serializers.CharField(source="placement.attempt.job.owner.username", read_only=True)
+    job = serializers.SerializerMethodField(help_text="null when you may not see it.")
+
+    class Meta:
+        model = Seat
+        fields = ("id", "node", "node_name", "device", "kind", "thousandths", "owner", "job")
+        read_only_fields = fields
+
+    def get_job(self, seat: Any) -> int | None:
+        return seat.placement.attempt.job_id if seat.is_visible else None

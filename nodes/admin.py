@@ -15,21 +15,8 @@ from nodes.models import Device, JoinCode, Node, NodeEvent
 from nodes.services import admission
 from nodes.services.joining import make_join_code
 from portal.accounts.models import User
-from portal.admin_base import ModelAdmin, ReadOnlyAdmin, TabularInline, action, display
+from portal.admin_base import ModelAdmin, ReadOnlyAdmin, ShownInline, action, display
 from portal.errors import DomainError
-
-
-class ShownInline(TabularInline):
-    """Rows to look at."""
-
-    extra = 0
-    can_delete = False
-
-    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
-        return False
 
 
 class DeviceInline(ShownInline):

@@ -18,9 +18,11 @@ from rest_framework.response import Response
 from nodes.models import Node
 from nodes.serializers import NodeEventSerializer, NodeSerializer, UsageSerializer, usage_body
 from nodes.services import admission
-from nodes.services.usage import KEEP_HOURS, read_usage
+from nodes.services.usage import KEEP_HOURS, read_usage, thin_usage
 from portal.errors import NotFound
 from portal.rest import RestViewSet
+
+MAX_ROWS = 2_000
 
 
 class UsageQuery(serializers.Serializer[Any]):
@@ -54,14 +56,16 @@ class NodeViewSet(ListModelMixin, RetrieveModelMixin, RestViewSet):
         page = self.paginate_queryset(self.get_object().events.select_related("actor"))
         return self.get_paginated_response(NodeEventSerializer(page, many=True).data)
 
-    @extend_schema(summary="A node's usage over time", parameters=[UsageQuery], responses=UsageSerializer)
+    @extend_schema(
+        summary="A node's usage over time, thinned to 2,000 rows", parameters=[UsageQuery], responses=UsageSerializer
+    )
     @action(detail=True, query_parameters=frozenset({"minutes"}))
     def usage(self, request: Request, pk: str) -> Response:
         query = UsageQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         node = self.get_object()
         since = timezone.now() - timedelta(minutes=query.validated_data["minutes"])
-        return Response(usage_body(node, read_usage(node, since)))
+        return Response(usage_body(node, thin_usage(read_usage(node, since), MAX_ROWS)))
 
     @extend_schema(summary="Take no new jobs; running ones go on", request=None, responses=NodeSerializer)
     @action(detail=True, methods=["post"])

@@ -9,7 +9,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin, StackedInline, TabularInline
 from unfold.decorators import action, display
 
-__all__ = ["ModelAdmin", "ReadOnlyAdmin", "StackedInline", "TabularInline", "action", "display"]
+__all__ = ["ModelAdmin", "ReadOnlyAdmin", "ShownInline", "StackedInline", "TabularInline", "action", "display"]
 
 
 class ReadOnlyAdmin(ModelAdmin):
@@ -28,3 +28,19 @@ class ReadOnlyAdmin(ModelAdmin):
         actions = super().get_actions(request)
         actions.pop("delete_selected", None)
         return actions
+
+
+class ShownInline(TabularInline):
+    """Rows of another table, to look at. `fields` names the columns."""
+
+    extra = 0
+    can_delete = False
+
+    def has_add_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return False
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Model | None = None) -> Any:
+        return self.fields

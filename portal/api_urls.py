@@ -12,6 +12,7 @@ v1: list[URLPattern | URLResolver] = [
     path("", include("datasets.api_urls")),
     path("", include("nodes.api_urls")),
     path("", include("jobs.api_urls")),
+    path("agent/", include("jobs.agent_urls")),
     path("quota/", QuotaViewSet.as_view({"get": "show"}), name="api-quota"),
 ]
 urlpatterns = [

@@ -9,7 +9,10 @@ class PortalConfig(AppConfig):
     name = "portal"
 
     def ready(self) -> None:
+        from datasets.services import storage_use
+        from jobs.services import checkpoints
         from nodes.services import broker_login
         from portal.broker import ensure_node_login
 
         broker_login.provide(ensure_node_login)
+        storage_use.also_count(checkpoints.stored_bytes)

@@ -45,10 +45,11 @@ def export_csv(job: Job, names: Sequence[str] | None = None, ranks: Sequence[int
     """UTF-8 CSV with a header line; numbers as Python writes them, so 'nan', 'inf' and '-inf' are values."""
     yield (",".join(CSV_HEADER) + "\r\n").encode()
     for part in export_points(job, names, ranks):
+        name = _as_text(part.name)
         text = io.StringIO()
         rows = csv.writer(text)
         for step, time, value in zip(part.points.step, part.points.time, part.points.value, strict=True):
-            rows.writerow((part.name, part.rank, part.attempt, _number(step), _number(time), _number(value)))
+            rows.writerow((name, part.rank, part.attempt, _number(step), _number(time), _number(value)))
         yield text.getvalue().encode()
 
 
@@ -64,6 +65,11 @@ def _part_at(stream: int, name: int, ordinal: int) -> Points:
         records = [unpack_records(blob) for blob in batches]
     tail = join([columns(part[part["name"] == name]) for part in records])
     return tail[ordinal - chunked :]
+
+
+def _as_text(name: str) -> str:
+    """An apostrophe before what a spreadsheet would take for a formula; only names can hold one."""
+    return f"'{name}" if name.startswith(("=", "+", "-", "@", "\t", "\r")) else name
 
 
 def _number(item: float) -> str:

@@ -48,6 +48,19 @@ def read_usage(node: Node, since: datetime, until: datetime | None = None) -> ND
     return kept
 
 
+def thin_usage(rows: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """At most `most` rows: means of equal runs, without their NaN; a run of nothing but NaN stays NaN."""
+    run = -(-len(rows) // most)
+    if run <= 1:
+        return rows
+    padded = np.pad(rows, ((0, -len(rows) % run), (0, 0)), constant_values=math.nan)
+    runs = padded.reshape(-1, run, rows.shape[1])
+    counts = np.count_nonzero(~np.isnan(runs), axis=1)
+    sums = np.nansum(runs, axis=1)
+    thin: NDArray[np.float64] = np.divide(sums, counts, out=np.full(sums.shape, math.nan), where=counts > 0)
+    return thin
+
+
 def sweep_usage(*, keep_hours: float = KEEP_HOURS) -> int:
     deleted, _ = UsageBatch.objects.filter(last_at__lt=timezone.now() - timedelta(hours=keep_hours)).delete()
     return deleted
