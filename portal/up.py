@@ -138,7 +138,7 @@ class Up:
         environment = {**os.environ, "PUBLIC_URL": os.environ.get("PUBLIC_URL") or self.url}
         self._master = self._add("master", [sys.executable, "manage.py", "master"], environment)
         worker = [sys.executable, "-m", "celery", "-A", "portal", "worker", "-Q", CONTROL_QUEUE, "-c", "1"]
-        self._add("worker", [*worker, *WORKER_FLAGS, "-l", "INFO"])
+        self._add("worker", [*worker, *WORKER_FLAGS, "-l", "WARNING"])
         for number in range(1, self.options.nodes + 1):
             say(f"starting node local-{number}")
             self._start_node(number)
