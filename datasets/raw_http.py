@@ -14,13 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, TypeVar
 
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import DisallowedHost, ObjectDoesNotExist
 from django.core.handlers.asgi import ASGIRequest
 from django.db import DatabaseError, close_old_connections
 from django.utils.translation import gettext as _
 
 from datasets.storage.contract import StorageError
-from portal.errors import DomainError, Invalid, Unavailable
+from portal.errors import DomainError, Invalid, NotFound, Unavailable
 from portal.rest import error_body
 
 Scope = MutableMapping[str, Any]
@@ -124,6 +124,8 @@ async def answer(exchange: Exchange, handle: Callable[[Exchange], Awaitable[None
         return
     except DomainError as error:
         await _refuse_late(exchange, error, headers)
+    except ObjectDoesNotExist:  # a row went while its bytes were on their way
+        await _refuse_late(exchange, NotFound("not_found", _("This was deleted in the meantime.")), headers)
     except (DatabaseError, StorageError, OSError):
         logger.exception("%s %s failed", exchange.method, exchange.path.split("/", 2)[1])
         text = _("The portal cannot reach its database or disk at the moment. Try again in a minute.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import timedelta
 from uuid import UUID
 
@@ -16,10 +17,12 @@ from datasets.services.storage_use import check_room
 from datasets.services.uploads import staging
 from datasets.services.versions import add_version
 from datasets.states import UploadState
+from datasets.storage.staging import StagedFile
 from portal.after_commit import hint
 from portal.errors import DomainError, Invalid, StorageFull, Unavailable
 
 INLINE_BYTES = 64 << 20  # smaller files finish before the last request is answered
+LATE_WRITER_SECONDS = 3.0
 WORKER_BYTES = 8 << 30  # hashed well within a Celery task's minute
 
 
@@ -32,10 +35,12 @@ def finish_upload(upload_id: UUID | str) -> Upload | None:
     upload = Upload.objects.filter(pk=upload_id).first()
     if upload is None or upload.state != UploadState.FINISHING:
         return upload
-    held = staging().lock(upload.pk)
+    held = _hold(upload)
     if held is None:
         return _without_file(upload)
     with held:
+        if not Upload.objects.filter(pk=upload.pk, state=UploadState.FINISHING).exists():
+            return Upload.objects.filter(pk=upload.pk).first()
         if held.size != upload.size_bytes:
             raise _fail(upload, Invalid("bytes_lost", _("Some bytes are missing on the portal. Send the file again.")))
         try:
@@ -64,13 +69,23 @@ def finish_waiting(*, idle_seconds: float = 30.0, max_bytes: int | None = None) 
     return ended
 
 
-def _without_file(upload: Upload) -> Upload:
+def _hold(upload: Upload) -> StagedFile | None:
+    """The locked file. A late writer holds it for a moment until it sees that it is too late; a finisher for longer."""
+    deadline = time.monotonic() + LATE_WRITER_SECONDS
+    while True:
+        held = staging().lock(upload.pk)
+        if held is not None or time.monotonic() > deadline or staging().size(upload.pk) is None:
+            return held
+        time.sleep(0.02)
+
+
+def _without_file(upload: Upload) -> Upload | None:
     """Held by another finisher, or gone: then it was finished meanwhile, or lost."""
-    if staging().size(upload.pk) is None:
-        upload.refresh_from_db()
-        if upload.state == UploadState.FINISHING:
-            raise _fail(upload, Invalid("bytes_lost", _("The file is gone from the portal's disk. Send it again.")))
-    return upload
+    is_gone = staging().size(upload.pk) is None  # asked first: the row says DONE before its file goes
+    row = Upload.objects.filter(pk=upload.pk).first()
+    if is_gone and row is not None and row.state == UploadState.FINISHING:
+        raise _fail(row, Invalid("bytes_lost", _("The file is gone from the portal's disk. Send it again.")))
+    return row
 
 
 def _conclude(upload: Upload, stored: StoredObject) -> Upload:

@@ -48,9 +48,13 @@ def test_keys_are_generated_and_foreign_ones_refused(storage):
 
 
 def test_writer_that_is_left_leaves_nothing(storage):
-    with pytest.raises(RuntimeError), storage.create() as writer:
-        writer.write(b"x")
-        raise RuntimeError
+    def fail():
+        with storage.create() as writer:
+            writer.write(b"x")
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail()
     assert files(storage) == []
 
 
@@ -59,7 +63,7 @@ def test_full_disk_is_said_and_leaves_nothing(tmp_path):
     storage = LocalStorage(tmp_path)
     writer = storage.create()
     writer.file.close()
-    writer.file = Path("/dev/full").open("wb", buffering=0)
+    writer.file = Path("/dev/full").open("wb", buffering=0)  # noqa: SIM115
     with pytest.raises(NoSpace, match="full"), writer:
         writer.write(b"x")
     assert files(storage) == []
