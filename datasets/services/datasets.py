@@ -9,16 +9,19 @@ from django.utils.translation import gettext as _
 from datasets.models import Dataset
 from portal.accounts.models import Team, User
 from portal.after_commit import hint
+from portal.audit import acting
 from portal.errors import Conflict, Forbidden, Invalid, NotFound
 
 NAME_LENGTH = 200
+DESCRIPTION_LENGTH = 20_000
 
 
 def create_dataset(user: User, *, name: str, description: str = "", team: Team | None = None) -> Dataset:
     check_team(user, team)
-    dataset: Dataset = Dataset.objects.create(
-        owner=user, team=team, name=checked_name(name), description=description.strip()
-    )
+    with acting(user):
+        dataset: Dataset = Dataset.objects.create(
+            owner=user, team=team, name=checked_name(name), description=checked_description(description)
+        )
     tell(dataset)
     return dataset
 
@@ -28,8 +31,9 @@ def change_dataset(user: User, dataset: Dataset, *, name: str | None = None, des
     if name is not None:
         dataset.name = checked_name(name)
     if description is not None:
-        dataset.description = description.strip()
-    dataset.save(update_fields=["name", "description"])
+        dataset.description = checked_description(description)
+    with acting(user):
+        dataset.save(update_fields=["name", "description"])
     tell(dataset)
     return dataset
 
@@ -39,7 +43,7 @@ def delete_dataset(user: User, dataset: Dataset) -> None:
     require_editor(user, dataset)
     topics = (f"dataset.{dataset.pk}", f"user.{dataset.owner_id}")
     try:
-        with transaction.atomic():
+        with acting(user), transaction.atomic():
             dataset.delete()
     except ProtectedError as error:
         names = ", ".join(sorted({str(row) for row in error.protected_objects})[:3])
@@ -88,6 +92,17 @@ def checked_name(name: str) -> str:
         )
     if "\x00" in text:
         raise Invalid("null_characters_not_allowed", _("The name contains a NUL character."), field="name")
+    return text
+
+
+def checked_description(description: str) -> str:
+    text = description.strip()
+    if len(text) > DESCRIPTION_LENGTH or "\x00" in text:
+        raise Invalid(
+            "invalid",
+            _("A description has at most %(most)d characters and no NUL.") % {"most": DESCRIPTION_LENGTH},
+            field="description",
+        )
     return text
 
 

@@ -318,3 +318,13 @@ def run_all(functions):
         thread.start()
     for thread in threads:
         thread.join(60)
+
+
+def test_changes_of_datasets_leave_audit_rows_with_who_did_it(ada):
+    from auditlog.models import LogEntry
+
+    dataset = create_dataset(ada, name="Digits")
+    change_dataset(ada, dataset, name="Numbers")
+    delete_dataset(ada, dataset)
+    rows = LogEntry.objects.filter(content_type__model="dataset").order_by("pk")
+    assert [(row.action, row.actor) for row in rows] == [(0, ada), (1, ada), (2, ada)]
