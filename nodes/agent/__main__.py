@@ -1,4 +1,4 @@
-"""`python -m nodes.agent join URL CODE` once, then `python -m nodes.agent run`. Options also come from the environment."""
+"""`python -m nodes.agent join URL CODE` once, then `python -m nodes.agent run`. Options: --help."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ class Keeper(threading.Thread):
                     self._registry.busy.discard(placement.token)
 
     def _serve(self, placement: Placement) -> None:
-        for name in shelf.waiting(placement.folder):
+        while (names := shelf.waiting(placement.folder)) and not self._stop_asked.is_set():
+            name = names[0]
             if time.monotonic() < self._retry_at.get((placement.folder.token, name), 0.0):
                 return
             try:

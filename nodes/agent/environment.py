@@ -12,7 +12,7 @@ from nodes.agent.procs import MARK
 
 ROOT = Path(__file__).resolve().parents[2]
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-# Where the machine's own libraries (CUDA among them) are found; everything else of the agent's environment stays behind.
+# Where the machine's own libraries (CUDA among them) are found; all else of the agent's environment stays behind.
 INHERITED = ("LD_LIBRARY_PATH", "CUDA_HOME", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR")
 
 
@@ -39,7 +39,7 @@ def launch_environment(
     base |= {
         "PATH": f"{Path(sys.executable).parent}:{SYSTEM_PATH}",
         "HOME": f"{folder}/home",
-        "TMPDIR": f"{folder}/tmp",
+        "TMPDIR": f"{folder}/tmp",  # noqa: S108 - the launch's own
         "USER": "trainyard",
         "LOGNAME": "trainyard",
         "LANG": "C.UTF-8",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from uuid import UUID, uuid4
 
@@ -49,7 +50,7 @@ class Session:
         except Exception:
             self._sampler.put_back(list(message.usage), taken_at)
             raise
-        workdir.note_exchange(self._registry.launches.place)
+        _carry_out("noting the exchange", workdir.note_exchange, self._registry.launches.place)
         self._facts_told = not reply.resend_facts
         self._obey(reply)
         return Outcome(0.0 if reply.resend_facts else reply.next_after_seconds, reply.broker)
@@ -76,7 +77,7 @@ class Session:
     def _reports(self) -> list[PlacementReport]:
         reports = []
         for placement in self._registry.all():
-            placement.look_after()
+            _carry_out("looking after a launch", placement.look_after)
             report = placement.report()
             if not (placement.is_quarantined and report.phase is Phase.ENDED):
                 reports.append(report)
@@ -91,18 +92,26 @@ class Session:
             return
         self._conflict = None
         for order in reply.stops:
-            self._registry.stop(order)
+            _carry_out("a stop", self._registry.stop, order)
         for launch in reply.launches:
-            self._registry.accept(launch)
+            _carry_out("a launch", self._registry.accept, launch)
         for go in reply.gos:
-            self._registry.go(go)
+            _carry_out("a go", self._registry.go, go)
         for token in reply.checkpoints:
             placement = self._registry.get(token)
             if placement is not None:
-                placement.ask_for_checkpoint()
+                _carry_out("a wish for a checkpoint", placement.ask_for_checkpoint)
         for token in reply.quarantined:
             placement = self._registry.get(token)
             if placement is not None:
-                placement.quarantine()
+                _carry_out("a quarantine", placement.quarantine)
         for token in reply.closed:
             self._registry.close(token)
+
+
+def _carry_out(what: str, do: Callable[..., None], *arguments: object) -> None:
+    """A full disk fails one order, not the node: the portal repeats it until it is reported."""
+    try:
+        do(*arguments)
+    except OSError:
+        log.exception("%s could not be carried out; it is tried again when it is repeated", what)

@@ -1,4 +1,4 @@
-"""Bringing a launch's inputs into its folder before it reports READY: resumed when cut, checked, unpacked with limits."""
+"""Bringing a launch's inputs into its folder before READY: resumed when cut, checked, unpacked with limits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from nodes.agent.client import Portal, PortalDown, Refused
 from nodes.agent.files import is_inside
 from nodes.agent.placement import Placement
-from nodes.messages import EndCause, InputFile
+from nodes.messages import EndCause, InputFile, Launch
 
 log = logging.getLogger(__name__)
 TRY_SECONDS = 300.0
@@ -40,17 +40,16 @@ class Fetcher:
             placement.inputs_are_ready()
             return
         placement.note = "fetching inputs"
-        threading.Thread(target=self._run, args=(placement,), name="inputs", daemon=True).start()
+        threading.Thread(target=self._run, args=(placement, placement.launch), name="inputs", daemon=True).start()
 
     def close(self) -> None:
         self._ending.set()
 
-    def _run(self, placement: Placement) -> None:
-        assert placement.launch is not None
+    def _run(self, placement: Placement, launch: Launch) -> None:
         portal = Portal(self._url)
         try:
             with self._slots:
-                for item in placement.launch.inputs:
+                for item in launch.inputs:
                     self._bring(portal, placement, item)
                     if self._ending.is_set() or placement.is_stopping():
                         return

@@ -1,4 +1,4 @@
-"""Files written so that a reader sees all of them or nothing, and opened so that a job cannot point us elsewhere. Stdlib only."""
+"""Files written so that a reader sees all or nothing, opened so that a job cannot point us elsewhere. Stdlib only."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Ending every process of a launch, also one that called setsid, forked twice or stopped itself. Stdlib only.
 
-One kernel object per launch where there is one: a cgroup (v2) of its own, else a PID namespace (made by bubblewrap, whose
-first process takes all others with it). Below both lie the marks that need no privilege: the token in every
+One kernel object per launch where there is one: a cgroup (v2) of its own, else a PID namespace (made by bubblewrap,
+whose first process takes all others with it). Below both lie the marks that need no privilege: the token in every
 environment, the launch's own user id, and descent from the supervisor, which adopts orphans.
 """
 

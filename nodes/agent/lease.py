@@ -11,11 +11,13 @@ class Lease:
 
     def __init__(self, folder: Workdir, seconds: float) -> None:
         self._launches = folder.place.parent
-        self._began = boot_seconds()
+        self._heard_at = boot_seconds()
         self.seconds = seconds
 
     def heard_at(self) -> float:
-        return max(self._began, exchanged_at_boot(self._launches) or 0.0)
+        """Never goes back: one unreadable look at the file must not end a launch."""
+        self._heard_at = max(self._heard_at, exchanged_at_boot(self._launches) or 0.0)
+        return self._heard_at
 
     def age(self) -> float:
         return boot_seconds() - self.heard_at()
@@ -28,6 +30,6 @@ class Lease:
 
     def sentence(self) -> str:
         return (
-            f"This node heard nothing from the portal for {self.age():.0f} s, longer than the lease of {self.seconds:.0f} s;"
-            " the job may run elsewhere by now."
+            f"This node heard nothing from the portal for {self.age():.0f} s, longer than the lease of"
+            f" {self.seconds:.0f} s; the job may run elsewhere by now."
         )

@@ -1,7 +1,7 @@
 """Lines of metrics.<rank>.jsonl to packed points. Pure.
 
-A line is `{"step": 3, "name": "loss", "value": 0.5, "time": 1730000000.1}`; NaN, Infinity and -Infinity are values. What
-does not fit is counted and shown, never guessed: a text as a number, true, a nested value, a missing step.
+A line is `{"step": 3, "name": "loss", "value": 0.5, "time": 1730000000.1}`; NaN, Infinity and -Infinity are values.
+What does not fit is counted and shown, never guessed: a text as a number, true, a nested value, a missing step.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Points:
 
 
 def pack(lines: bytes, known_names: set[str], *, now: float) -> Points:
-    """Whole lines in, points out. `known_names` (of the stream so far) grows, up to 5,000. `now` stands in for a missing time."""
+    """Whole lines in, points out. `known_names` of the stream grows up to 5,000; `now` stands in for a missing time."""
     names: dict[bytes, int] = {}
     found = _USUAL.findall(lines)
     if len(found) == lines.count(b"\n") and lines.endswith(b"\n"):
@@ -80,7 +80,7 @@ def _read(line: bytes, now: float) -> tuple[str, float, float, float]:
         return str(usual[2], "ascii"), float(usual[1]), float(usual[4]), float(usual[3])
     entry = json.loads(line)
     if not isinstance(entry, dict):
-        raise ValueError("not an object")
+        raise ValueError("not an object")  # noqa: TRY004 - every complaint about a line is of one kind
     name = entry.get("name")
     if not isinstance(name, str) or not name or "\x00" in name:
         raise ValueError("the name is missing or not a text")
@@ -97,7 +97,7 @@ def _read(line: bytes, now: float) -> tuple[str, float, float, float]:
 def _number(entry: dict[str, object], key: str) -> float:
     value = entry.get(key)
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise ValueError(f"the {key} is missing or not a number")
+        raise ValueError(f"the {key} is missing or not a number")  # noqa: TRY004
     return float(value)
 
 

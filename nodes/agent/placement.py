@@ -68,7 +68,7 @@ class Placement:
         )
 
     def _end_waits_for(self) -> str:
-        """Why the end is not told yet: a successor resumes only from what is stored, so the last checkpoint goes first."""
+        """Why the end is not told yet: a successor resumes from what is stored, so the last checkpoint goes first."""
         unsettled = shelf.waiting(self.folder) if self.launch is not None else []
         self._ended_at = self._ended_at or boot_seconds()
         if not unsettled or boot_seconds() - self._ended_at > HOLD_SECONDS:
@@ -160,14 +160,13 @@ class Placement:
             )
 
     def _tell_end(self, cause: EndCause, message: str) -> None:
-        assert self.launch is not None
         cgroup = self.node.get("cgroup")
         cage = Cage(self.folder.token, cgroup=Path(cgroup) if cgroup else None, uid=self.node.get("uid"))
         is_gone = cage.kill_all()
         log.warning("launch %s: %s", self.token, message)
         end = End(str(cause), message)
-        launch = self.launch.model_dump(mode="json")
-        self.folder.write(workdir.EXIT, end.report(self.folder, launch, processes_gone=is_gone))
+        launch = self.folder.read(workdir.LAUNCH)["launch"]
+        self.folder.write_exit(end.report(self.folder, launch, processes_gone=is_gone))
 
     def note_shipped(self) -> None:
         acked = {key: spool.acked for key, spool in self.spools.items() if spool.acked}

@@ -73,7 +73,7 @@ class Registry:
                 self._prepare(placement)
 
     def accept(self, launch: Launch) -> None:
-        """Journal the order, then start its supervisor. A token that is known, if only by a tombstone, starts nothing."""
+        """Journal the order, then start its supervisor. A known token, if only by a tombstone, starts nothing."""
         folder = self.launches.at(launch.token)
         try:
             folder.create()
@@ -127,6 +127,7 @@ class Registry:
         node = self._node_part(folder, launch)
         make_job_folder(folder, node["uid"])
         write_json(folder.job / "spec.json", launch.spec, mode=0o644)
+        folder.set_room_aside()
         folder.write(workdir.ORDERS, workdir.NO_ORDERS)
         folder.write(workdir.LAUNCH, {"launch": launch.model_dump(mode="json"), "node": node})
 

@@ -1,4 +1,4 @@
-"""How far a person's own script is kept from the rest of the node: probed once at start, applied to each launch. Stdlib only.
+"""How far a person's own script is kept from the rest of the node: probed at start, then applied. Stdlib only.
 
 bubblewrap   sees /usr, /etc (a few files), Python, the training code and its own folder; nothing else of the disk
 uid          runs as a user of its own; sees what the file permissions of the machine let anybody see
@@ -25,10 +25,10 @@ FIRST_UID, UID_COUNT = 60_000, 5_000
 VISIBLE_CODE = ("jobs", "datasets", "nodes")
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt")
 SYSTEM_FILES = (
-    "/etc/ssl", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/pki", "/etc/alternatives", "/etc/ld.so.cache",
-    "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/resolv.conf", "/etc/hosts", "/etc/host.conf",
-    "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/mime.types", "/sys/devices/system/cpu", "/sys/devices/system/node",
-    "/sys/class/infiniband", "/sys/bus/pci", "/sys/devices/pci0000:00",
+    "/etc/ssl", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/pki", "/etc/alternatives",
+    "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/resolv.conf", "/etc/hosts",
+    "/etc/host.conf", "/etc/nsswitch.conf", "/etc/gai.conf", "/etc/mime.types",
+    "/sys",  # gloo and NCCL read the machine's topology there
 )  # fmt: skip
 GPU_DEVICES = ("nvidia*", "dri", "kfd", "infiniband")
 
@@ -50,37 +50,39 @@ def probe(state: Path) -> Sandbox:
         user = "a user id of its own" if root else "the agent's user"
         return Sandbox(
             "bubblewrap",
-            f"Own scripts run as {user} in a sandbox: the agent's token, other launches and the portal's var/ do not exist"
-            " for them. The network is not closed to them.",
+            f"Own scripts run as {user} in a sandbox: the agent's token, other launches and the portal's var/ do not"
+            " exist for them. The network is not closed to them.",
             has_pid_namespace=True,
         )
     if root:
-        refused = _why_no_uid()
+        refused = _why_no_uid(state)
         if refused is None:
             return Sandbox(
                 "uid",
-                "Own scripts run as a user id of their own and cannot read the agent's token or other launches; files that"
-                f" anybody may read are open to them{_open_var()}. No sandbox: {trouble}",
+                "Own scripts run as a user id of their own and cannot read the agent's token or other launches; files"
+                f" that anybody may read are open to them{_open_var()}. No sandbox: {trouble}",
             )
         return Sandbox("none", f"Own scripts run as the agent's user. No other user: {refused} No sandbox: {trouble}")
     return Sandbox("none", f"Own scripts run as the agent's user and can read what it can. No sandbox: {trouble}")
 
 
 def _why_no_bubblewrap(state: Path, root: bool) -> str | None:
-    program = shutil.which("bwrap")
-    if program is None:
+    (state / "probe" / "tmp").mkdir(parents=True, exist_ok=True)
+    if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (package 'bubblewrap')."
     if root and shutil.which("setpriv") is None:
         return "setpriv is not installed (package 'util-linux')."
     folder = state / "probe"
-    folder.mkdir(exist_ok=True)
-    (folder / "tmp").mkdir(exist_ok=True)
     argv = bubblewrap_argv(folder, uid=FIRST_UID if root else None, argv=[sys.executable, "-c", "print('fine')"])
     return _trouble_of(argv)
 
 
-def _why_no_uid() -> str | None:
-    return _trouble_of([sys.executable, "-c", "print('fine')"], become(FIRST_UID))
+def _why_no_uid(state: Path) -> str | None:
+    """The other user must be able to run this Python and to get into its folder."""
+    folder = state / "probe"
+    os.chown(folder, FIRST_UID, FIRST_UID)
+    look = "import os, sys; os.listdir(sys.argv[1]); print('fine')"
+    return _trouble_of([sys.executable, "-c", look, str(folder)], become(FIRST_UID))
 
 
 def _trouble_of(argv: Sequence[str], before: Callable[[], None] | None = None) -> str | None:

@@ -1,8 +1,9 @@
-"""One log or metrics file of a launch on its way to the portal: what comes next, from which offset, masked or packed."""
+"""One log or metrics file of a launch on its way to the portal: the next piece, masked or packed, and its offset."""
 
 from __future__ import annotations
 
 import os
+import stat
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from nodes.messages import Batch, StreamHead
 LOG_PIECE = 256 * 1024
 METRICS_PIECE = 512 * 1024  # a line longer than this is no point
 KEPT_TAIL = 1 << 20
+MOST_UNSENT_METRICS = 4 * 2**30  # weeks of points; a file made this long on purpose must not be read for ever
 
 
 @dataclass
@@ -60,6 +62,7 @@ class Spool:
         self.secrets = secrets
         self.acked = 0
         self.dropped_bytes = 0
+        self.rests_until = 0.0
         self.flow = Flow()
         self._names: set[str] = set()
         self._skip_to = 0  # the gap we left: [acked, _skip_to)
@@ -69,10 +72,12 @@ class Spool:
         return f"{self.rank}/{self.kind}"
 
     def size(self) -> int:
+        """Bytes that can be shipped; a link, or a file with a second name, is none of the job's own output."""
         try:
-            return (self.folder / self.file).lstat().st_size
+            facts = (self.folder / self.file).lstat()
         except OSError:
             return 0
+        return facts.st_size if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 else 0
 
     def next_batch(self, *, has_ended: bool, most_bytes: int) -> Batch | None:
         """The next piece, at most `most_bytes` of payload; None when there is nothing to say now."""
@@ -108,19 +113,24 @@ class Spool:
             count = min(count, allowed)
         if count <= 0:
             return None
-        data = self._masked(handle, start, count, is_tail=start + count == end and not has_ended)
+        data = self._masked(handle, start, count, growing_end=None if has_ended else end)
         if not data:
             return None
         self.flow.take(len(data))
         return Batch(self._head(start, len(data)), data)
 
-    def _masked(self, handle: int, start: int, count: int, *, is_tail: bool) -> bytes:
-        """Bytes of the file from `start`; looked at with their surroundings, so that a cut hides no secret."""
+    def _masked(self, handle: int, start: int, count: int, *, growing_end: int | None) -> bytes:
+        """Bytes of the file from `start`; looked at with their surroundings, so that a cut hides no secret.
+
+        What may be the beginning of a secret at the end of a file that still grows is left for later.
+        """
         margin = reach(self.secrets)
         before = min(start, margin)
         raw = os.pread(handle, before + count + margin, start - before)
-        kept = len(raw) - before if not is_tail else len(raw) - before - held_back(raw, self.secrets)
-        return mask_all(raw, self.secrets)[before : before + max(0, min(count, kept))]
+        kept = len(raw)
+        if growing_end is not None and start - before + len(raw) >= growing_end:
+            kept -= held_back(raw, self.secrets)
+        return mask_all(raw, self.secrets)[before : max(before, min(before + count, kept))]
 
     def _skip(self, handle: int, start: int, end: int) -> int:
         """Leave a gap up to the beginning of a line near the end."""
@@ -133,7 +143,9 @@ class Spool:
     # --- metrics -------------------------------------------------------------------------------------------------
 
     def _metrics_batch(self, handle: int, end: int, has_ended: bool, most_bytes: int) -> Batch | None:
-        start = self.acked
+        start = max(self.acked, self._skip_to)
+        if end - start > MOST_UNSENT_METRICS:
+            start = self._skip(handle, start, end)
         # A point takes fewer bytes than its line, names and samples come on top.
         piece = os.pread(handle, min(METRICS_PIECE, max(64 * 1024, most_bytes)), start)
         is_last = start + len(piece) == end
@@ -147,7 +159,7 @@ class Spool:
         return self._packed(handle, start, piece[:whole])
 
     def _packed(self, handle: int, start: int, lines: bytes) -> Batch:
-        """A line that began before `start` was too long to be a point: its rest is passed over, it is counted at its end."""
+        """A line that began before `start` was too long to be a point: its rest is passed over, counted at its end."""
         if start and os.pread(handle, 1, start - 1) != b"\n":
             _, _, lines_left = lines.partition(b"\n")
             points = pack(lines_left, self._names, now=time.time())

@@ -57,7 +57,7 @@ def start_launcher(
         oom_kills = procs.oom_kills()
         child = subprocess.Popen(
             argv, cwd=folder.job, env=env, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True, preexec_fn=before,
+            start_new_session=True, preexec_fn=before,  # noqa: PLW1509 - the supervisor has one thread
         )  # fmt: skip
     finally:
         os.close(log)

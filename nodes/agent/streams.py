@@ -1,7 +1,8 @@
-"""The thread that ships logs and points: by offset from what the portal acknowledged, in turns, at most 1 MiB a request."""
+"""The thread that ships logs and points: from the acknowledged offsets on, in turns, at most 1 MiB a request."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 import threading
@@ -18,6 +19,7 @@ LOOK_SECONDS = 0.1
 IDLE_SECONDS = 0.5
 LONGEST_PAUSE_SECONDS = 15.0
 PERSIST_SECONDS = 2.0
+PROBLEM_SECONDS = 5.0  # a stream that the portal cannot take now leaves its turns to others for so long
 _HEAD_ROOM = 4096
 
 
@@ -59,18 +61,20 @@ class Shipper(threading.Thread):
             self._failures += 1
             if self._failures in (1, 10) or self._failures % 100 == 0:
                 log.warning("streams wait on this node: %s", error)
-            return min(LONGEST_PAUSE_SECONDS, 0.2 * 2**self._failures) * random.uniform(0.5, 1.0)
+            pause = min(LONGEST_PAUSE_SECONDS, 0.2 * 2.0 ** min(self._failures, 10))
+            return pause * random.uniform(0.5, 1.0)
         self._failures = 0
         self._apply(answer.acks)
         return 0.0 if sum(len(batch.payload) for batch in batches) > MAX_STREAM_BODY // 4 else LOOK_SECONDS
 
     def _collect(self, placements: list[Placement]) -> list[Batch]:
         """Streams take turns: who was left out of this body is first in the next."""
+        now = time.monotonic()
         waiting = [
             (placement, spool)
             for placement in placements
             for spool in placement.spools.values()
-            if spool.size() > spool.acked
+            if spool.size() > spool.acked and spool.rests_until < now
         ]
         if not waiting:
             return []
@@ -103,6 +107,7 @@ class Shipper(threading.Thread):
                 continue
             if ack.problem:
                 log.warning("stream %s of %s: %s", spool.key, ack.token, ack.problem)
+                spool.rests_until = time.monotonic() + PROBLEM_SECONDS
             spool.accept(ack.acked)
 
     def _persist(self, placements: list[Placement]) -> None:
@@ -110,5 +115,5 @@ class Shipper(threading.Thread):
             return
         self._persisted_at = time.monotonic()
         for placement in placements:
-            if placement.folder.exists():
+            with contextlib.suppress(OSError):  # closed meanwhile, or a full disk: the portal knows its offsets anyway
                 placement.note_shipped()

@@ -12,6 +12,7 @@ import os
 import shutil
 import socket
 import sys
+import time
 import traceback
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from nodes.agent.verdict import End
 from nodes.agent.watch import Watch
 from nodes.agent.workdir import Workdir
 
-WAITING_TICK_SECONDS = 0.05
+LAST_WORD_TRIES = 600
 
 
 def main(arguments: list[str]) -> int:
@@ -131,8 +132,16 @@ class Supervisor:
             is_gone = self.cage.kill_all(after_each=_reap)
         with contextlib.suppress(Exception):
             shutil.rmtree(self.folder.job / "tmp", ignore_errors=True)
-        self.folder.write(workdir.EXIT, end.report(self.folder, self.launch, processes_gone=is_gone))
+        self._say_last_word(end.report(self.folder, self.launch, processes_gone=is_gone))
         wake.knock(self.doorbell)
+
+    def _say_last_word(self, report: dict[str, Any]) -> None:
+        """If even the room set aside is gone, somebody else fills the disk: wait, then leave it to the agent."""
+        for _ in range(LAST_WORD_TRIES):
+            with contextlib.suppress(OSError):
+                self.folder.write_exit(report)
+                return
+            time.sleep(1.0)
 
 
 def _reap() -> None:

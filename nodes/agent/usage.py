@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import logging
 import threading
 from collections.abc import Callable
 
@@ -13,6 +14,8 @@ from nodes.messages import DeviceReport, UsageSample
 
 MOST_SAMPLES = 256
 SAMPLE_SECONDS = 1.0
+STALE_SECONDS = 20.0
+log = logging.getLogger(__name__)
 
 
 class Sampler:
@@ -24,10 +27,22 @@ class Sampler:
             maxlen=MOST_SAMPLES
         )
         self._stop = threading.Event()
+        self._devices: list[DeviceReport] = []
+        self._looked_at = boot_seconds()
+        self._first_look = threading.Event()
         psutil.cpu_percent(None)
-        self.devices = ask_devices()
         self._thread = threading.Thread(target=self._run, name="usage", daemon=True)
         self._thread.start()
+        self._first_look.wait(STALE_SECONDS)
+
+    @property
+    def devices(self) -> list[DeviceReport]:
+        """The newest list. A driver that hangs makes its devices unhealthy, not the agent silent."""
+        age = boot_seconds() - self._looked_at
+        if age < STALE_SECONDS:
+            return self._devices
+        update = {"is_healthy": False, "trouble": f"the driver has not answered for {age:.0f} s"}
+        return [device.model_copy(update=update) for device in self._devices]
 
     def take(self) -> list[UsageSample]:
         """All samples since the last call; `put_back` those that did not arrive."""
@@ -50,17 +65,27 @@ class Sampler:
         self._thread.join(2)
 
     def _run(self) -> None:
+        self._look()
         while not self._stop.wait(SAMPLE_SECONDS):
-            self.devices = self._ask()
+            self._look()
             memory = psutil.virtual_memory()
             self._samples.append(
                 (
                     boot_seconds(),
                     min(1.0, psutil.cpu_percent(None) / 100),
                     memory.total - memory.available,
-                    [device.utilisation for device in self.devices],
+                    [device.utilisation for device in self._devices],
                 )
             )
+
+    def _look(self) -> None:
+        try:
+            self._devices = self._ask()
+        except Exception:
+            log.exception("the devices could not be asked")
+            return
+        self._looked_at = boot_seconds()
+        self._first_look.set()
 
 
 def own_memory_bytes() -> int:

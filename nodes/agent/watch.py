@@ -64,7 +64,7 @@ class Watch:
         if self.stop is None:
             self.stop = self._reason_to_stop(orders)
             if self.stop is not None:
-                self._ask_to_end()
+                self._ask_to_end(self.stop)
         self.control.tell(self.stop, int(orders["checkpoint"]), self.lease)
         if self.kill_at is not None and boot_seconds() >= self.kill_at:
             self.cage.kill_all(after_each=lambda: None, seconds=0.0)
@@ -96,13 +96,13 @@ class Watch:
         if boot_seconds() - self.first_done_at < grace:
             return None
         late = ", ".join(str(rank) for rank in ranks if rank not in done)
-        message = f"Rank {late} still ran {grace:.0f} s after rank {', '.join(map(str, done))} had ended well; it was stopped."
+        early = ", ".join(map(str, done))
+        message = f"Rank {late} still ran {grace:.0f} s after rank {early} had ended well; it was stopped."
         return {"cause": "exited", "reason": "other ranks have ended", "message": message, "grace_seconds": grace}
 
-    def _ask_to_end(self) -> None:
-        assert self.stop is not None
-        self.kill_at = boot_seconds() + float(self.stop.get("grace_seconds", self.launch["grace_seconds"]))
-        self.control.tell(self.stop, self.control.checkpoint, self.lease)
+    def _ask_to_end(self, stop: dict[str, Any]) -> None:
+        self.kill_at = boot_seconds() + float(stop.get("grace_seconds", self.launch["grace_seconds"]))
+        self.control.tell(stop, self.control.checkpoint, self.lease)
         pid = self.started.launcher_pid()
         if pid is None:
             self.kill_at = 0.0
@@ -146,7 +146,7 @@ class Control:
 
 
 class DiskQuota:
-    """What the launch's folder holds beyond what was put there for it; measured ever more rarely as that takes longer."""
+    """What the launch's folder holds beyond what was put there for it; the longer a look takes, the rarer it is."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
         self._folder = folder

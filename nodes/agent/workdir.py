@@ -11,6 +11,7 @@ job/control.json, the supervisor. After the supervisor is gone the agent writes 
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 from collections.abc import Iterator
@@ -18,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from nodes.agent import procs
-from nodes.agent.files import read_json, sync_folder, write_json
+from nodes.agent.files import read_json, sync_folder, write_bytes, write_json
 
+RESERVE_BYTES = 64 * 1024  # given up when the launch ends, so that its end can be written on a full disk
 LAUNCH, ORDERS, TOMBSTONE, SHIPPED = "launch.json", "orders.json", "tombstone.json", "shipped.json"
 PID, READY, STARTED, EXIT, LOG = "supervisor.pid", "ready.json", "started.json", "exit.json", "supervisor.log"
 
@@ -34,6 +36,14 @@ class Workdir:
         self.token = place.name
         self.private = place / "private"
         self.job = place / "job"
+
+    def set_room_aside(self) -> None:
+        write_bytes(self.private / "reserve", os.urandom(RESERVE_BYTES), sync=False)
+
+    def write_exit(self, value: Any) -> None:
+        """The last word must be said: the job may have filled the disk."""
+        (self.private / "reserve").unlink(missing_ok=True)
+        self.write(EXIT, value)
 
     def exists(self) -> bool:
         return self.private.is_dir()
@@ -72,7 +82,7 @@ class Workdir:
         return True
 
     def supervisor_pid(self) -> int | None:
-        """The living supervisor's process, None when there is none (any more). A reused pid is told by its start time."""
+        """The living supervisor's process, None when there is none (any more); start times tell a reused pid."""
         known = self.read(PID)
         if known is None or known["boot_id"] != procs.boot_id():
             return None
@@ -98,9 +108,9 @@ class Launches:
         return Workdir(self.place / str(token))
 
     def __iter__(self) -> Iterator[Workdir]:
-        for name in sorted(os.listdir(self.place)):
-            if not name.startswith("."):
-                yield Workdir(self.place / name)
+        for place in sorted(self.place.iterdir()):
+            if not place.name.startswith("."):
+                yield Workdir(place)
 
     def sweep(self) -> None:
         """Finish removals that a crash interrupted."""
@@ -114,11 +124,14 @@ def lease_path(launches: Path) -> Path:
 
 
 def note_exchange(launches: Path) -> None:
-    write_json(
-        lease_path(launches),
-        {"boot_id": procs.boot_id(), "exchanged_at_boot": procs.boot_seconds()},
-        sync=False,
-    )
+    """On a full disk no new file can be made; the old one is then written over, which needs no room."""
+    value = {"boot_id": procs.boot_id(), "exchanged_at_boot": procs.boot_seconds()}
+    try:
+        write_json(lease_path(launches), value, sync=False)
+    except OSError:
+        with lease_path(launches).open("r+", encoding="ascii") as file:
+            file.write(json.dumps(value))
+            file.truncate()
 
 
 def exchanged_at_boot(launches: Path) -> float | None:

@@ -1,7 +1,7 @@
 """The node's Celery worker: a child of the agent whose one task makes the agent exchange at once.
 
-`python -m nodes.agent.worker`, set up by TRAINYARD_BROKER_URL, TRAINYARD_QUEUE and TRAINYARD_WAKE. Training is started by
-this wake-up but never lives in it: the task is over before the agent has even opened its connection.
+`python -m nodes.agent.worker`, set up by TRAINYARD_BROKER_URL, TRAINYARD_QUEUE and TRAINYARD_WAKE. Training is started
+by this wake-up but never lives in it: the task is over before the agent has even opened its connection.
 """
 
 from __future__ import annotations

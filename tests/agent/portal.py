@@ -119,7 +119,9 @@ class FakePortal:
                 next_after_seconds=self.next_after,
                 launches=[launch for launch in self.orders.get(node, []) if launch.token not in reached],
                 gos=[go for gang in self.gangs for go in self._gos(gang, node, reached)],
-                stops=[stop for token, stop in self.stops.items() if self.owner[token] == node and reached.get(token) != 3],
+                stops=[
+                    stop for token, stop in self.stops.items() if self.owner[token] == node and reached.get(token) != 3
+                ],
                 checkpoints=[token for token in self.checkpoint_asks if self.owner[token] == node],
                 closed=closed,
                 quarantined=self.quarantined,

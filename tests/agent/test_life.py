@@ -72,7 +72,7 @@ def test_launch_that_ends_while_no_agent_lives_is_told_by_the_next(make_node, po
     launch = node.launch(COUNTED, env={"COUNT_FILE": str(tmp_path / "count"), "TENTHS": "5"})
     wait_for(lambda: portal.phase(launch.token) == "running")
     node.kill()
-    wait_for(lambda: (node.place(launch.token) / "private" / "exit.json").exists(), what="ended alone")
+    wait_for((node.place(launch.token) / "private" / "exit.json").exists, what="ended alone")
     node.start()
     wait_for(lambda: launch.token in portal.closed)
     assert portal.text(launch.token).endswith("last line\n")
@@ -136,7 +136,11 @@ def test_second_agent_on_the_same_state_is_refused(node, make_node, portal):
 
     wait_for(lambda: portal.exchanges)
     second = subprocess.run(
-        [sys.executable, "-m", "nodes.agent", "run", "--state", str(node.state)], capture_output=True, text=True, timeout=30
+        [sys.executable, "-m", "nodes.agent", "run", "--state", str(node.state)],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
     )
     assert second.returncode == 1
     assert f"process {node.process.pid}" in second.stderr
@@ -146,7 +150,7 @@ def test_portal_down_is_waited_for(node, portal):
     launch = node.launch("import time\nfor n in range(20): print(n, flush=True); time.sleep(0.1)")
     wait_for(lambda: portal.phase(launch.token) == "running")
     portal.down = True
-    wait_for(lambda: (node.place(launch.token) / "private" / "exit.json").exists())
+    wait_for((node.place(launch.token) / "private" / "exit.json").exists)
     portal.down = False
     wait_for(lambda: launch.token in portal.closed, 30)
     assert portal.text(launch.token) == "".join(f"{n}\n" for n in range(20))

@@ -1,4 +1,4 @@
-"""What a kind of device must be able to say. One file per maker; a driver that finds nothing answers with an empty list."""
+"""What a kind of device must be able to say. One file per maker; a driver that finds nothing answers with none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA devices by NVML. Every figure is asked for by itself: 'not supported', a lost device and no driver are answers."""
+"""NVIDIA devices by NVML. Each figure is asked by itself: 'not supported', a lost device, no driver are answers."""
 
 from __future__ import annotations
 
