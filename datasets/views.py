@@ -19,6 +19,7 @@ from datasets.models import Dataset, Upload, Version
 from datasets.services.datasets import change_dataset, delete_dataset, find_dataset
 from datasets.services.uploads import abandon
 from datasets.services.versions import inspect_again, set_options
+from datasets.shown import shown
 from datasets.states import UploadState, VersionState
 from portal.accounts.http import SignedInRequest
 from portal.errors import DomainError, NotFound
@@ -88,7 +89,7 @@ def _context(
         "dataset": dataset,
         "versions": list(dataset.versions.select_related("stored", "created_by").defer("facts")),
         "version": version,
-        "facts": version.facts if version else {},
+        "facts": shown(version) if version else {},
         "form": form or (OptionsForm(version=version) if version else None),
         "may_edit": Dataset.objects.editable_by(request.user).filter(pk=dataset.pk).exists(),
         "is_moving": bool(version) and version.state in (VersionState.WAITING, VersionState.INSPECTING),

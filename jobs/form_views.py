@@ -16,6 +16,7 @@ from django.views.decorators.http import require_GET, require_POST
 from pydantic import ValidationError
 
 from datasets.models import Dataset, Version
+from datasets.shown import column_names, label_of
 from datasets.states import VersionState
 from jobs.commands import commands_for
 from jobs.forms import JobForm, field_of, initial_of
@@ -31,6 +32,7 @@ from portal.accounts.http import SignedInRequest
 from portal.accounts.models import Quota, Team, User
 from portal.errors import DomainError, InvalidFields
 
+MAX_COLUMNS = 2000  # named in the form
 OFFERED = 200  # datasets in the select; the others are found by 'Train on this' on their page
 
 
@@ -56,8 +58,8 @@ def check(request: SignedInRequest) -> HttpResponse:
 def columns(request: SignedInRequest, pk: int) -> HttpResponse:
     """Names of a dataset version's columns and the label chosen there, for the form."""
     version = _versions(request.user).filter(pk=pk).first()
-    facts = version.facts if version else {}
-    return JsonResponse({"columns": _column_names(facts), "label": _label_of(version) if version else ""})
+    names = column_names(version)[:MAX_COLUMNS] if version else []
+    return JsonResponse({"columns": names, "label": label_of(version) if version else ""})
 
 
 @login_required
@@ -85,6 +87,13 @@ class _Answer:
             known = self.errors.get(name, "")
             if problem.message not in known:
                 self.errors[name] = f"{known} {problem.message}".strip()
+
+    def listed(self) -> list[dict[str, Any]]:
+        """The errors with their fields' labels, for the right column."""
+        fields = self.form.fields
+        return [
+            {"label": fields[name].label if name in fields else "", "text": text} for name, text in self.errors.items()
+        ]
 
     def refuse(self, errors: Iterable[DomainError]) -> None:
         self.add([Problem(field=error.field or "", message=error.message) for error in errors])
@@ -114,18 +123,19 @@ def _team(user: User, pk: str) -> Team | None:
 
 def _plan(request: SignedInRequest, answer: _Answer) -> dict[str, Any]:
     if answer.spec is None:
-        return {"spec": None, "errors": answer.errors}
+        return {"spec": None, "errors": answer.errors, "listed": answer.listed()}
     report = check_wish(request.user, answer.spec, answer.team, secret_names=list(answer.secrets))
     answer.refuse(report.problems)
     quota = Quota.objects.filter(user=request.user).first()
     return {
         "spec": answer.spec,
         "errors": answer.errors,
+        "listed": answer.listed(),
         "report": report,
         "yaml": write_text(answer.spec),
         "commands": commands_for(report.previews),
         "wanted": answer.spec.worker.device_count,
-        "held": devices_held_by(request.user),
+        "held": f"{devices_held_by(request.user):g}",
         "limit": quota.max_devices if quota else None,
     }
 
@@ -178,9 +188,10 @@ def _initial(request: SignedInRequest) -> dict[str, Any]:
         values |= {**initial_of(old.spec), "origin": old.pk, "team": old.team_id or ""}
     version = _versions(request.user).filter(pk=_id(request.GET.get("version", ""))).first()
     if version is None and old is None:
-        version = _versions(request.user).filter(dataset__owner=request.user).order_by("-pk").first()
+        mine = _versions(request.user).filter(dataset__owner=request.user).order_by("-pk")
+        version = next((one for one in mine[:20] if label_of(one)), None) or mine.first()
     if version is not None:
-        values |= {"version": version.pk, "label": _label_of(version)}
+        values |= {"version": version.pk, "label": label_of(version)}
         values.setdefault("name", version.dataset.name[:200])
     return {**values, "idempotency_key": uuid.uuid4().hex}
 
@@ -207,14 +218,6 @@ def _datasets(user: User) -> Any:
     return Dataset.objects.visible_to(user)
 
 
-def _label_of(version: Version) -> str:
-    return str(version.options.get("label") or version.facts.get("label") or "")
-
-
-def _column_names(facts: dict[str, Any]) -> list[str]:
-    return [str(column.get("name", "")) for column in facts.get("columns", []) if isinstance(column, dict)][:2000]
-
-
 def _page(
     request: SignedInRequest,
     form: JobForm,
@@ -238,7 +241,7 @@ def _page(
     context = {
         "form": form,
         "whole_errors": form.non_field_errors() if form.is_bound else [],
-        "column_names": _column_names(chosen.facts) if chosen else [],
+        "column_names": column_names(chosen)[:MAX_COLUMNS] if chosen else [],
         "checkpoint": _checkpoint(request.user, str(form["resume_from"].value() or "")),
         "origin": _origin(request.user, str(form["origin"].value() or "")),
         "has_datasets": bool(found),

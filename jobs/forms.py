@@ -95,7 +95,7 @@ class JobForm(forms.Form):
             ]
         ),
     )
-    recipe = _choice(gettext_lazy("Recipe"), [("tabular-classifier", gettext_lazy("Classify the rows of a table"))])
+    recipe = _choice(gettext_lazy("Recipe"), [("tabular-classifier", gettext_lazy("Table classifier"))])
     framework = _choice(
         gettext_lazy("Started by"),
         [("pytorch", gettext_lazy("PyTorch (torchrun)")), ("command", gettext_lazy("nothing: run it as it is"))],
@@ -112,8 +112,8 @@ class JobForm(forms.Form):
     strategy = _choice(
         gettext_lazy("Strategy"),
         [
-            (Strategy.SINGLE.value, gettext_lazy("single: one process")),
-            (Strategy.DDP.value, gettext_lazy("ddp: every process a copy of the model")),
+            (Strategy.SINGLE.value, gettext_lazy("single – one process")),
+            (Strategy.DDP.value, gettext_lazy("ddp – data parallel")),
         ],
         "single",
     )

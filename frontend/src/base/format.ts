@@ -26,16 +26,16 @@ export function duration(seconds: number): string {
 }
 
 /** A metric's value: five significant digits, exponents only where they help; NaN and infinities by name. */
-export function value(number: number | null | undefined): string {
+export function value(number: number | null | undefined, digits = 5): string {
   if (number === null || number === undefined) return "–";
   if (Number.isNaN(number)) return "NaN";
   if (number === Infinity) return "∞";
   if (number === -Infinity) return "−∞";
   if (number === 0) return "0";
   const size = Math.abs(number);
-  if (size >= 1e6 || size < 1e-4) return number.toExponential(3).replace("e+", "e");
+  if (size >= 1e6 || size < 1e-4) return number.toExponential(digits - 2).replace("e+", "e");
   if (Number.isInteger(number)) return String(number);
-  return String(Number(number.toPrecision(5)));
+  return String(Number(number.toPrecision(digits)));
 }
 
 export function clock(secondsSinceEpoch: number, zone?: string): string {

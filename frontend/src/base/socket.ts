@@ -29,6 +29,7 @@ export class LiveSocket {
   private readonly badge = new LiveBadge();
   private heardAt = Date.now();
   private failures = 0;
+  private isFresh = true;
   private retry = 0;
   private isStopped = false;
   private readonly watch = window.setInterval(() => this.check(), 1000);
@@ -69,6 +70,7 @@ export class LiveSocket {
     socket.addEventListener("open", () => {
       this.heard();
       this.failures = 0;
+      this.isFresh = true;
       this.badge.show("catching-up");
       this.handlers.onOpen?.();
     });
@@ -82,7 +84,11 @@ export class LiveSocket {
 
   private take(message: Message): void {
     if (message.type === "pulse") this.pulse(message as unknown as Pulse);
-    else this.handlers.onMessage?.(message);
+    else {
+      this.handlers.onMessage?.(message);
+      if (this.isFresh) this.badge.show("live"); // the state has come; the next pulse says how it goes on
+      this.isFresh = false;
+    }
   }
 
   private pulse(pulse: Pulse): void {

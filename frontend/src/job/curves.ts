@@ -2,7 +2,7 @@ import "uplot/dist/uPlot.min.css";
 import { t } from "../base/texts";
 import { Chart, type ChartOptions } from "../series/chart";
 import { decodePage } from "../series/decode";
-import { lineOf } from "../series/lines";
+import { type Axis, lineOf } from "../series/lines";
 import { SeriesStore } from "../series/store";
 
 // The curves of a job: the view it asks the socket for, the browser's copy, and a chart per metric. Charts are made
@@ -111,9 +111,13 @@ export class Curves {
     this.tool("search")?.addEventListener("input", () => this.layOut());
   }
 
+  get axis(): Axis {
+    return this.tool<HTMLSelectElement>("axis")?.value === "time" ? "time" : "step";
+  }
+
   private options(): ChartOptions & { smoothing: number } {
     return {
-      axis: this.tool<HTMLSelectElement>("axis")?.value === "time" ? "time" : "step",
+      axis: this.axis,
       isLog: this.tool<HTMLInputElement>("log")?.checked ?? false,
       smoothing: Number(this.tool<HTMLInputElement>("smoothing")?.value ?? 0),
       height: HEIGHT,

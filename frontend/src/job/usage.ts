@@ -4,8 +4,8 @@ import { t } from "../base/texts";
 import { portalNow } from "../base/times";
 import { cssColour, seriesColour } from "../series/colours";
 
-// CPU, memory and devices of the job's nodes on one axis of time, shared with the curves' cursor. History comes once by
-// REST; the newest samples by the socket.
+// CPU, memory and devices of the job's nodes on one axis of time, which is also the curves' when those run along time:
+// then the charts stand below them and share their cursor. History comes once by REST, the newest samples by the socket.
 
 interface NodeUsage {
   id: string;
@@ -14,132 +14,194 @@ interface NodeUsage {
   devices: { index: number; kind: string; usage: { utilisation?: number | null } }[];
 }
 
+interface History {
+  node: string;
+  name: string;
+  time: number[];
+  cpu: (number | null)[];
+  memory_used_bytes: (number | null)[];
+  device_utilisation: (number | null)[][];
+}
+
 interface Track {
   label: string;
+  times: number[];
   values: (number | null)[];
 }
 
-const KEPT = 3600;
+type Kind = "cpu" | "memory" | "devices";
+
+const KEPT = 7200;
+const MAX_TRACKS = 40;
+const HEIGHT = 150;
 
 export class UsageCharts {
-  private readonly times: number[] = [];
+  readonly element = document.createElement("div");
   private readonly tracks = new Map<string, Track>();
-  private readonly plots = new Map<string, uPlot>();
-  private readonly resize = new ResizeObserver(() => this.fit());
+  private readonly plots = new Map<Kind, { plot: uPlot; shape: string }>();
+  private readonly resize = new ResizeObserver(() => this.draw());
+  private isLoaded = false;
+  private timer = 0;
 
-  constructor(private readonly root: HTMLElement) {
-    this.resize.observe(root);
+  constructor(private readonly api: string) {
+    this.element.className = "usage-charts";
+    this.resize.observe(this.element);
   }
 
-  take(nodes: NodeUsage[]): void {
-    if (nodes.length === 0) return;
-    this.times.push(portalNow());
-    const seen = new Set<string>();
-    for (const node of nodes) {
-      this.note(seen, `cpu/${node.id}`, node.name, node.usage.cpu);
-      this.note(seen, `memory/${node.id}`, node.name, node.usage.memory_used_bytes);
-      for (const device of node.devices) {
-        const label = `${node.name} · ${device.kind} ${device.index}`;
-        this.note(seen, `devices/${node.id}/${device.index}`, label, device.usage.utilisation ?? undefined);
-      }
-    }
-    for (const [key, track] of this.tracks) if (!seen.has(key)) track.values.push(null);
-    if (this.times.length > KEPT) {
-      this.times.shift();
-      for (const track of this.tracks.values()) track.values.shift();
-    }
+  /** Show the charts within `place`. */
+  moveTo(place: HTMLElement): void {
+    if (this.element.parentElement !== place) place.append(this.element);
+    void this.load();
     this.draw();
   }
 
-  draw(): void {
-    if (this.root.clientWidth === 0) return; // its tab is closed
-    this.chart("cpu", t("CPU"), (y) => `${Math.round(y * 100)} %`, [0, 1]);
-    this.chart("memory", t("Memory"), (y) => bytes(y));
-    this.chart("devices", t("Devices"), (y) => `${Math.round(y * 100)} %`, [0, 1]);
+  take(nodes: NodeUsage[]): void {
+    const now = portalNow();
+    for (const node of nodes) {
+      this.note(`cpu/${node.id}`, node.name, now, node.usage.cpu);
+      this.note(`memory/${node.id}`, node.name, now, node.usage.memory_used_bytes);
+      for (const device of node.devices) {
+        this.note(
+          `devices/${node.id}/${device.index}`,
+          `${node.name} · ${device.index}`,
+          now,
+          device.usage.utilisation,
+        );
+      }
+    }
+    if (this.timer) return;
+    this.timer = window.setTimeout(() => {
+      this.timer = 0;
+      this.draw();
+    }, 500);
   }
 
   stop(): void {
+    clearTimeout(this.timer);
     this.resize.disconnect();
-    for (const plot of this.plots.values()) plot.destroy();
+    for (const { plot } of this.plots.values()) plot.destroy();
   }
 
-  private note(seen: Set<string>, key: string, label: string, value: number | undefined): void {
-    if (value === undefined || value === null) return;
-    seen.add(key);
-    let track = this.tracks.get(key);
-    if (!track) {
-      track = { label, values: new Array(this.times.length - 1).fill(null) };
-      this.tracks.set(key, track);
+  private async load(): Promise<void> {
+    if (this.isLoaded) return;
+    this.isLoaded = true;
+    try {
+      const answer = await fetch(`${this.api}usage/`, { headers: { Accept: "application/json" } });
+      if (!answer.ok) return;
+      for (const part of (await answer.json()) as History[]) this.prepend(part);
+      this.draw();
+    } catch {
+      this.isLoaded = false; // the next opening tries again
     }
-    track.values.push(value);
   }
 
-  private chart(kind: string, title: string, format: (y: number) => string, range?: [number, number]): void {
-    const found = [...this.tracks].filter(([key]) => key.startsWith(`${kind}/`)).slice(0, 40);
-    if (found.length === 0) return;
-    const data = [this.times, ...found.map(([, track]) => track.values)] as uPlot.AlignedData;
-    const shape = `${kind}:${found.length}:${document.documentElement.dataset.bsTheme}`;
+  private prepend(part: History): void {
+    const add = (key: string, label: string, values: (number | null)[]): void => {
+      const track = this.track(key, label);
+      const first = track.times[0] ?? Number.POSITIVE_INFINITY;
+      const count = part.time.findIndex((time) => time >= first);
+      const kept = count < 0 ? part.time.length : count;
+      track.times.unshift(...part.time.slice(0, kept));
+      track.values.unshift(...values.slice(0, kept));
+    };
+    add(`cpu/${part.node}`, part.name, part.cpu);
+    add(`memory/${part.node}`, part.name, part.memory_used_bytes);
+    part.device_utilisation.forEach((values, i) => {
+      add(`devices/${part.node}/${i}`, `${part.name} · ${i}`, values);
+    });
+  }
+
+  private track(key: string, label: string): Track {
+    const known = this.tracks.get(key) ?? { label, times: [], values: [] };
+    this.tracks.set(key, known);
+    return known;
+  }
+
+  private note(key: string, label: string, time: number, value: number | null | undefined): void {
+    if (value === undefined || value === null) return;
+    const track = this.track(key, label);
+    if (time <= (track.times.at(-1) ?? 0)) return;
+    track.times.push(time);
+    track.values.push(value);
+    if (track.times.length > KEPT) {
+      track.times.shift();
+      track.values.shift();
+    }
+  }
+
+  private draw(): void {
+    if (this.element.clientWidth === 0) return; // nobody looks
+    const share = (y: number): string => `${Math.round(y * 100)} %`;
+    this.chart("cpu", t("CPU"), share);
+    this.chart("memory", t("Memory"), bytes);
+    this.chart("devices", t("Devices"), share);
+  }
+
+  private chart(kind: Kind, title: string, format: (y: number) => string): void {
+    const found = [...this.tracks].filter(([key, track]) => key.startsWith(`${kind}/`) && track.times.length > 0);
+    const shown = found.slice(0, MAX_TRACKS).map(([, track]) => track);
+    if (shown.length === 0) return;
+    const data = uPlot.join(shown.map((track) => [track.times, track.values] as uPlot.AlignedData));
+    const place = this.placeFor(kind, title);
+    const shape = `${shown.map((track) => track.label).join("|")}/${document.documentElement.dataset.bsTheme}`;
     const old = this.plots.get(kind);
-    if (old?.root.dataset.shape === shape) {
-      old.setData(data);
+    if (old?.shape === shape) {
+      if (old.plot.width !== place.clientWidth) old.plot.setSize({ width: place.clientWidth, height: HEIGHT });
+      old.plot.setData(data);
       return;
     }
-    const place = this.placeFor(kind, title);
-    old?.destroy();
-    const ink = cssColour("--ink-3");
-    const grid = { stroke: cssColour("--line-soft"), width: 1 };
-    const plot = new uPlot(
-      {
-        width: Math.max(120, place.clientWidth),
-        height: 150,
-        padding: [8, 12, 0, 0],
-        cursor: { sync: { key: "usage" } },
-        legend: { show: true, live: true },
-        scales: { y: range ? { range } : { range: (_plot, _low, high) => [0, (high || 1) * 1.05] } },
-        axes: [
-          { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 26 },
-          { stroke: ink, grid, ticks: grid, font: "11px system-ui", size: 64, values: (_plot, ys) => ys.map(format) },
-        ],
-        series: [
-          { label: t("time") },
-          ...found.map(([, track], i) => ({
-            label: track.label,
-            stroke: seriesColour(i),
-            width: 1.25,
-            value: (_plot: uPlot, y: number | null) => (y === null ? "–" : kind === "memory" ? bytes(y) : format(y)),
-          })),
-        ],
-      },
-      data,
-      place,
-    );
-    plot.root.dataset.shape = shape;
-    this.plots.set(kind, plot);
+    old?.plot.destroy();
+    const plot = new uPlot(settings(kind, shown, format, place.clientWidth), data, place);
+    this.plots.set(kind, { plot, shape });
   }
 
-  private placeFor(kind: string, title: string): HTMLElement {
-    const known = this.root.querySelector<HTMLElement>(`[data-kind="${kind}"]`);
+  private placeFor(kind: Kind, title: string): HTMLElement {
+    const known = this.element.querySelector<HTMLElement>(`[data-kind="${kind}"]`);
     if (known) return known;
     const card = document.createElement("article");
-    card.className = "card chart";
     const head = document.createElement("div");
-    head.className = "chart-head";
     const words = document.createElement("h2");
-    words.textContent = title;
-    head.append(words);
     const place = document.createElement("div");
-    place.className = "chart-place";
+    card.className = "card chart";
+    head.className = "chart-head";
+    words.textContent = title;
+    place.className = "chart-plain";
     place.dataset.kind = kind;
+    head.append(words);
     card.append(head, place);
-    this.root.append(card);
+    this.element.append(card);
     return place;
   }
+}
 
-  private fit(): void {
-    for (const [kind, plot] of this.plots) {
-      const width = this.root.querySelector(`[data-kind="${kind}"]`)?.clientWidth ?? 0;
-      if (width > 0 && width !== plot.width) plot.setSize({ width, height: 150 });
-    }
-    if (this.plots.size === 0) this.draw();
-  }
+function settings(kind: Kind, tracks: Track[], format: (y: number) => string, width: number): uPlot.Options {
+  const stroke = cssColour("--ink-3");
+  const grid = { stroke: cssColour("--line-soft"), width: 1 };
+  const axis = { stroke, grid, ticks: grid, font: "11px system-ui, sans-serif" };
+  const range = kind === "memory" ? (_plot: uPlot, _low: number, high: number) => [0, (high || 1) * 1.05] : [0, 1];
+  return {
+    width: Math.max(120, width),
+    height: HEIGHT,
+    padding: [8, 12, 0, 0],
+    cursor: { sync: { key: "job", scales: ["x", null], setSeries: false } },
+    legend: { show: tracks.length <= 12, live: true },
+    scales: {
+      x: { range: (_plot, from, to) => [Math.min(from, to - 60), to] },
+      y: { range: range as uPlot.Scale.Range },
+    },
+    axes: [
+      { ...axis, size: 26 },
+      { ...axis, size: 64, values: (_plot, splits) => splits.map(format) },
+    ],
+    series: [
+      { label: t("time") },
+      ...tracks.map((track, i) => ({
+        label: track.label,
+        stroke: seriesColour(i),
+        width: 1.25,
+        spanGaps: true,
+        value: (_plot: uPlot, y: number | null) => (y === null ? "–" : format(y)),
+      })),
+    ],
+  };
 }

@@ -22,7 +22,14 @@ export function mount(root: HTMLElement): () => void {
   const send = (message: object): void => socket.send(message);
   const curves = new Curves(root, send);
   const log = new LogView(root, api, send);
-  const usage = new UsageCharts(root.querySelector<HTMLElement>("[data-usage]") ?? root);
+  const usage = new UsageCharts(api);
+  const below = root.querySelector<HTMLElement>("[data-usage-below]");
+  const own = root.querySelector<HTMLElement>("[data-usage]");
+  const placeUsage = (tab: string): void => {
+    if (tab === "nodes" && own) usage.moveTo(own);
+    if (tab === "curves" && below && curves.axis === "time") usage.moveTo(below);
+    if (below) below.hidden = curves.axis !== "time";
+  };
   const socket = new LiveSocket(() => path, {
     onOpen: () => {
       curves.ask();
@@ -66,9 +73,10 @@ export function mount(root: HTMLElement): () => void {
 
   bindTabs(root, (name) => {
     if (name === "logs") log.open();
-    if (name === "nodes") usage.draw();
     if (name === "curves") curves.redraw();
+    placeUsage(name);
   });
+  root.querySelector("[data-curve-axis]")?.addEventListener("change", () => placeUsage("curves"));
   sayWhatComes(root.dataset.state ?? "");
   return () => {
     clearTimeout(timer);

@@ -89,7 +89,11 @@ export class Chart {
       height: this.options.height,
       padding: [8, 56, 0, 0],
       legend: { show: false },
-      cursor: { sync: { key: SYNC.key, setSeries: false }, points: { size: 5 }, drag: { x: true, y: false } },
+      cursor: {
+        sync: { key: SYNC.key, scales: ["x", null], setSeries: false },
+        points: { size: 5 },
+        drag: { x: true, y: false },
+      },
       scales: {
         x: { time: isTime },
         y: this.options.isLog ? { distr: 3 } : { range: (_plot, low, high) => paddedRange(low ?? 0, high ?? 1) },
@@ -121,6 +125,7 @@ export class Chart {
     ctx.save();
     ctx.font = `${11 * ratio}px system-ui, sans-serif`;
     ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
     const taken: number[] = [];
     this.lines.forEach((line, i) => {
       this.drawMarks(plot, line, ratio);
@@ -131,7 +136,7 @@ export class Chart {
       if (!Number.isFinite(y) || taken.some((other) => Math.abs(other - y) < 11 * ratio)) return;
       taken.push(y);
       ctx.fillStyle = seriesColour(i);
-      ctx.fillText(shown(last), bbox.left + bbox.width + 4 * ratio, y);
+      ctx.fillText(shown(last, 4), bbox.left + bbox.width + 4 * ratio, y);
     });
     ctx.restore();
   }
