@@ -38,10 +38,10 @@ def say(text: str) -> None:
 
 @dataclass
 class Run:
-    """What one demo has come to so far; `facts` is what var/demo.json tells."""
+    """What one demo has come to so far; `facts` is what the facts file tells."""
 
-    var: Path
     began_at: float
+    facts_file: Path
     facts: dict[str, Any] = field(default_factory=dict)
     timings: dict[str, float] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ def main() -> int:
     if not arguments.check and os.environ.get("TRAINYARD_VAR"):
         var = Path(os.environ["TRAINYARD_VAR"]).resolve()
     os.environ["TRAINYARD_VAR"] = str(var)
-    run = Run(var, began_at)
+    run = Run(began_at, arguments.facts.resolve())
     run.timings["set-up"] = time.time() - began_at
     signal.signal(signal.SIGTERM, _interrupt)
     portal = None
@@ -126,6 +126,7 @@ def main() -> int:
 def _arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="bin/demo", description=__doc__)
     parser.add_argument("--check", action="store_true", help="in a temporary folder, wait, judge, print timings, end")
+    parser.add_argument("--facts", type=Path, default=ROOT / "var" / "demo.json", help="where to note what was made")
     parser.add_argument("--port", type=int, help="of the web process; otherwise a free one")
     return parser.parse_args()
 
@@ -151,19 +152,14 @@ def _walk(run: Run, *, is_check: bool) -> int:
     submitted_at = time.time()
     job = rest.post("/jobs/", {"spec": _spec(version["id"])})
     run.facts["job"] = job["id"]
-    write_private(_facts_file(), json.dumps(run.facts, indent=2) + "\n")
+    run.facts_file.parent.mkdir(parents=True, exist_ok=True)
+    write_private(run.facts_file, json.dumps(run.facts, indent=2) + "\n")
     listener = Listener(browser, job["id"])
     listener.start()
     if not is_check:
         _introduce(run)
     job = _follow(rest, job["id"])
     return _judge(run, rest, job, listener, submitted_at)
-
-
-def _facts_file() -> Path:
-    folder = ROOT / "var"
-    folder.mkdir(exist_ok=True)
-    return folder / "demo.json"
 
 
 def make_people() -> dict[str, tuple[str, str]]:
