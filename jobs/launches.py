@@ -6,7 +6,7 @@ stays a placeholder (see `Launch`), so a preview before submit is made by the ve
 torchrun: `--max-restarts=0` because restarts in place reuse dead addresses (the master makes the next attempt instead);
 `is_host=true` on exactly one node because the automatic guess compares host names, which may repeat; the rendezvous id
 is the attempt's own; `--local-addr` binds to the node's own address. The rendezvous numbers its members by their
-addresses as text, so seats must come in that order (the scheduler gives them so).
+addresses as text, so seats must come in that order (the scheduler gives them so); `--node-rank` would be ignored.
 """
 
 from __future__ import annotations
@@ -168,7 +168,6 @@ def _torchrun(spec: JobSpec, node_rank: int, order: Order) -> list[str]:
         "torch.distributed.run",
         f"--nnodes={spec.worker.nodes}",
         f"--nproc-per-node={spec.worker.processes_per_node}",
-        f"--node-rank={node_rank}",
         "--max-restarts=0",
         "--rdzv-backend=c10d",
         "--rdzv-endpoint=${MASTER_ADDR}:${MASTER_PORT}",

@@ -47,7 +47,7 @@ def test_recipe_on_two_nodes_under_torchrun():
     program = ["--local-addr=${ADDRESS}", SHIM, "-m", "jobs.training.main"]
     for rank, host in ((0, "true"), (1, "false")):
         ident = ["--rdzv-id=job-7-attempt-3", f"--rdzv-conf=is_host={host},join_timeout=60"]
-        assert launches[rank].argv == [*common, f"--node-rank={rank}", *meeting, *ident, *program]
+        assert launches[rank].argv == [*common, *meeting, *ident, *program]
     assert [launch.ranks for launch in launches] == [[0, 1], [2, 3]]
     assert [launch.token for launch in launches] == TOKENS[:2]
     assert launches[0].env == {

@@ -57,7 +57,7 @@ def test_a_gang_is_ordered_made_ready_started_together_and_succeeds(pair):
     launch = first.exchange().launches[0]
     assert launch.node_rank == 0
     assert launch.ranks == [0]
-    assert "--node-rank=0" in launch.argv
+    assert "--rdzv-conf=is_host=true,join_timeout=60" in launch.argv
     second.exchange()
     assert first.say(Phase.READY).gos == []
     reply = second.say(Phase.READY)
