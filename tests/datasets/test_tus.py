@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import os
+import resource
 import signal
 import threading
 
@@ -299,3 +300,19 @@ def test_restart_finishes_what_waited(own_server, make_user, make_token):
     tus.head(address)
     wait_for(lambda: Upload.objects.get().state == "done", what="the upload's end")
     assert Version.objects.get().stored.size_bytes == 3
+
+
+def test_full_disk_is_said_and_the_upload_goes_on_when_there_is_room(own_server, make_user, make_token):
+    """A limit on file sizes refuses writes as a full disk does; the database stays far below it."""
+    limit, body = 20_000_000, os.urandom(24_000_000)
+    tus = Tus(own_server.url, make_token(make_user("ada")))
+    address = tus.create(len(body)).headers["Location"]
+    before = resource.prlimit(own_server.process.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(own_server.process.pid, resource.RLIMIT_FSIZE, (limit, before[1]))
+    answer = tus.patch(address, 0, body)
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (507, "disk_full")
+    offset = tus.offset(address)
+    assert 0 < offset <= limit
+    resource.prlimit(own_server.process.pid, resource.RLIMIT_FSIZE, before)
+    assert tus.patch(address, offset, body[offset:]).headers["Upload-State"] == "done"
+    assert content_of(Version.objects.get().stored) == body
