@@ -142,6 +142,7 @@ export class UsageCharts {
     const shown = found.slice(0, MAX_TRACKS).map(([, track]) => track);
     if (shown.length === 0) return;
     const data = uPlot.join(shown.map((track) => [track.times, track.values] as uPlot.AlignedData));
+    if (data[0].length < 2) return; // an axis of one moment shows nothing
     const place = this.placeFor(kind, title);
     const shape = `${shown.map((track) => track.label).join("|")}/${document.documentElement.dataset.bsTheme}`;
     const old = this.plots.get(kind);
@@ -186,7 +187,6 @@ function settings(kind: Kind, tracks: Track[], format: (y: number) => string, wi
     cursor: { sync: { key: "job", scales: ["x", null], setSeries: false } },
     legend: { show: tracks.length <= 12, live: true },
     scales: {
-      x: { range: (_plot, from, to) => [Math.min(from, to - 60), to] },
       y: { range: range as uPlot.Scale.Range },
     },
     axes: [
