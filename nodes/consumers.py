@@ -98,8 +98,9 @@ class LiveSocket:
         loop = asyncio.get_running_loop()
         while True:
             answer = None
-            with suppress(TimeoutError):
-                answer = await asyncio.wait_for(box.get(), max(0.01, pulsed_at + PULSE_SECONDS - loop.time()))
+            with suppress(TimeoutError):  # not wait_for: until Python 3.12 it can swallow the cancellation of its task
+                async with asyncio.timeout(max(0.01, pulsed_at + PULSE_SECONDS - loop.time())):
+                    answer = await box.get()
             if answer:
                 self.subscriber.is_sending = True
                 for message in answer.messages:

@@ -91,9 +91,10 @@ class HintBoard:
 
     async def _listen_once(self) -> None:
         layer = get_channel_layer()
-        self._channel = await asyncio.wait_for(layer.new_channel("live"), LAYER_SECONDS)
-        for topic in list(self._wakers):
-            await asyncio.wait_for(layer.group_add(topic, self._channel), LAYER_SECONDS)
+        async with asyncio.timeout(LAYER_SECONDS):
+            self._channel = await layer.new_channel("live")
+            for topic in list(self._wakers):
+                await layer.group_add(topic, self._channel)
         while True:
             message = await layer.receive(self._channel)
             for event in self._wakers.get(message.get("topic", ""), ()):
@@ -108,7 +109,8 @@ class HintBoard:
 
     async def _quietly(self, call: str, topic: str) -> None:
         try:
-            await asyncio.wait_for(getattr(get_channel_layer(), call)(topic, self._channel), LAYER_SECONDS)
+            async with asyncio.timeout(LAYER_SECONDS):
+                await getattr(get_channel_layer(), call)(topic, self._channel)
         except Exception as error:  # noqa: BLE001 - whatever the layer's trouble is, polling goes on
             self._complain(error)
 
@@ -198,7 +200,8 @@ class Reader:
                 await self._look_once()
                 await asyncio.sleep(self.pace)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(self._event.wait(), POLL_SECONDS - self.pace)
+                    async with asyncio.timeout(POLL_SECONDS - self.pace):
+                        await self._event.wait()
         finally:
             for topic in self.topics:
                 board().forget(topic, self._event)
