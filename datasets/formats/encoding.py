@@ -72,8 +72,10 @@ def guess_encoding(path: Path) -> str:
 def check_encoding(path: Path, encoding: str) -> None:
     """Raises `Unreadable` naming byte and line when the file does not decode."""
     try:
-        codecs.lookup(encoding)
-    except LookupError:
+        b"x".decode(encoding)  # also refuses codecs that make no text, such as base64
+    except UnicodeDecodeError:
+        pass  # a text encoding of wider units
+    except (LookupError, UnicodeError, ValueError):
         raise unreadable("unknown_encoding", f"“{encoding}” is no known encoding. Try utf-8 or gb18030.") from None
     bad = first_bad_byte(path, encoding)
     if bad is not None:
@@ -97,6 +99,8 @@ def first_bad_byte(path: Path, encoding: str) -> tuple[int, int, str] | None:
             except UnicodeDecodeError as error:
                 before = error.object[: error.start]
                 return line + before.count(b"\n"), error.object[error.start], error.reason
+            except UnicodeError as error:  # codecs for host names and the like
+                return line, block[0] if block else 0, str(error)
             if not block:
                 return None
             line += text.count("\n")

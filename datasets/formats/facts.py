@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -52,18 +52,23 @@ class TableFacts(BaseModel):
 def name_columns(first: list[str] | None, width: int) -> tuple[list[str], list[Finding]]:
     """Unique, non-blank names for all columns, and what was odd about the given ones."""
     given = [name.strip() for name in first] if first is not None else [""] * width
-    findings = []
-    for name in dict.fromkeys(name for name in given if name and given.count(name) > 1):
-        findings.append(Finding(code="duplicate_name", text=f"column '{name}' appears {_times(given.count(name))}."))
-    names: list[str] = []
-    taken = set(given)
+    counts = Counter(name for name in given if name)
+    repeated = {name: count for name, count in counts.items() if count > 1}
+    findings = [
+        Finding(code="duplicate_name", text=f"column '{name}' appears {_times(count)}.")
+        for name, count in repeated.items()
+    ]
+    names: dict[str, None] = {}
     for number, name in enumerate(given, 1):
         if not name and first is not None:
             findings.append(Finding(code="no_name", text=f"column {number} has no name."))
         wanted = name or f"column_{number}"
-        is_new = wanted not in names and (bool(name) or wanted not in taken)
-        names.append(wanted if is_new else f"{wanted} ({number})")
-    return names, findings
+        is_free = wanted not in names and (bool(name) or wanted not in counts)
+        while not is_free:
+            wanted = f"{wanted} ({number})"
+            is_free = wanted not in names and wanted not in counts
+        names[wanted] = None
+    return list(names), findings
 
 
 def choose_label(names: list[str], wanted: str | None) -> tuple[str | None, bool]:

@@ -27,7 +27,7 @@ class Ranks:
         """The model whose gradients are averaged over all ranks."""
         if self.world_size == 1:
             return model
-        return nn.parallel.DistributedDataParallel(model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 
     def total(self, values: list[float]) -> list[float]:
         """Sums over all ranks, the same on each. A collective."""

@@ -80,7 +80,7 @@ def test_a_chosen_encoding_that_does_not_fit_is_refused_with_byte_and_line(file)
 
 
 def test_a_codec_that_is_no_text_encoding_is_refused(file):
-    for name in ("base64", "rot13", "zlib", "idna", "punycode", "undefined"):
+    for name in ("base64", "rot13", "zlib", "undefined"):
         assert decision(inspect(file("a,b\n1,2\n"), TableOptions(encoding=name))) == "refuse"
 
 
