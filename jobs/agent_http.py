@@ -54,16 +54,21 @@ class Crew:
             if self._count >= self._most:
                 raise Unavailable("busy", _("The portal is busy: come again in a moment."))
             self._count += 1
-        return await asyncio.get_running_loop().run_in_executor(self._executor, self._do, work)
+        future = self._executor.submit(_with_database, work)
+        future.add_done_callback(self._leave)  # also when the caller went away before it began
+        return await asyncio.wrap_future(future)
 
-    def _do(self, work: Callable[[], HttpResponse]) -> HttpResponse:
+    def _leave(self, _: object) -> None:
+        with self._lock:
+            self._count -= 1
+
+
+def _with_database(work: Callable[[], HttpResponse]) -> HttpResponse:
+    close_old_connections()
+    try:
+        return work()
+    finally:
         close_old_connections()
-        try:
-            return work()
-        finally:
-            close_old_connections()
-            with self._lock:
-                self._count -= 1
 
 
 def node_view(handle: NodeHandler, *, crew: Crew, most_bytes: int) -> View:

@@ -26,6 +26,7 @@ TRAINING_SECONDS = 1.0
 IDLE_SECONDS = 5.0
 WATCHED_SECONDS = 10.0
 DEFAULT_GRACE_SECONDS = 30.0
+_ON_THE_WAY = (PlacementState.ORDERED, PlacementState.ACCEPTED, PlacementState.READY)
 _GROWING = (JobState.STARTING, JobState.RUNNING)
 
 
@@ -111,11 +112,9 @@ def _is_ready(placement: Placement) -> bool:
 def _next_after(placements: list[Placement]) -> float:
     if not placements:
         return IDLE_SECONDS
-    running = [placement for placement in placements if placement.state == PlacementState.RUNNING]
-    settled = [placement for placement in running if not must_stop(placement)]
-    if len(settled) < len(placements) or any(_is_watched(placement.attempt) for placement in settled):
-        return SOON_SECONDS
-    return TRAINING_SECONDS
+    is_changing = any(must_stop(placement) or placement.state in _ON_THE_WAY for placement in placements)
+    is_watched = any(_is_watched(placement.attempt) for placement in placements)
+    return SOON_SECONDS if is_changing or is_watched else TRAINING_SECONDS
 
 
 def _is_watched(attempt: Attempt) -> bool:

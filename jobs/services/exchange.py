@@ -38,6 +38,8 @@ _PHASES = {
     Phase.READY: PlacementState.READY,
     Phase.RUNNING: PlacementState.RUNNING,
 }
+# From its acceptance on, a node names a placement in each exchange until it is closed.
+_NAMED_UNTIL_CLOSED = (*_PHASES.values(), PlacementState.ENDED)
 MAX_NOTE = 300
 
 
@@ -163,12 +165,10 @@ def _are_streams_complete(placement: Placement, exit_: ExitReport) -> bool:
 
 
 def _miss_the_silent(heard: Heard, named: set[UUID]) -> None:
-    """What the node had accepted and no longer names has lost its folder: after a while it counts as ended."""
+    """What the node accepted and no longer names has lost its folder: after a while it counts as ended and closed."""
     now = timezone.now()
-    silent = Placement.objects.filter(node=heard.node, is_closed=False, state__in=list(_PHASES.values())).exclude(
-        token__in=named
-    )
-    for placement in silent.select_related("attempt", "node"):
+    known = Placement.objects.filter(node=heard.node, is_closed=False, state__in=_NAMED_UNTIL_CLOSED)
+    for placement in known.exclude(token__in=named).select_related("attempt", "node"):
         if placement.missing_since is None:
             Placement.objects.filter(pk=placement.pk).update(missing_since=now)
         elif _is_missed_long(placement, now):
@@ -187,7 +187,7 @@ def _end_missing(placement: Placement) -> None:
         row = _reread(placement)
         if row.state not in OVER:
             end_placement(job, row, ExitReport(cause=EndCause.SUPERVISOR_GONE, message=text))
-            Placement.objects.filter(pk=row.pk).update(is_closed=True)
+        Placement.objects.filter(pk=row.pk).update(is_closed=True)
 
 
 def _release_after_reboot(node: Node) -> None:

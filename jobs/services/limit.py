@@ -9,11 +9,15 @@ from django.utils import timezone
 from jobs.models import Job
 from portal.accounts.limits import longest_job_seconds
 
+# A recipe ends well by itself when its minutes are over; from outside it is ended only if it does not.
+RECIPE_SLACK_SECONDS = 120.0
+
 
 def limit_seconds(job: Job) -> float | None:
     """The smallest of what applies; None: no limit."""
     minutes = (job.spec.get("stop") or {}).get("minutes")
-    own = float(minutes) * 60 if minutes else None
+    is_recipe = (job.spec.get("code") or {}).get("kind") == "recipe"
+    own = float(minutes) * 60 + (RECIPE_SLACK_SECONDS if is_recipe else 0.0) if minutes else None
     ceiling = longest_job_seconds(job.owner_id, job.team_id) if job.purpose == Job.Purpose.TRAIN else None
     return min((value for value in (own, ceiling) if value is not None), default=None)
 

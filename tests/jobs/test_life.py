@@ -8,6 +8,7 @@ import pytest
 from django.utils import timezone
 
 from jobs.models import Attempt, Checkpoint, Job, Placement, Seat, Stream
+from jobs.services.limit import remaining_seconds
 from jobs.services.lost import declare_lost
 from jobs.services.placements import ask_to_stop
 from jobs.services.schedule import run_pass
@@ -246,6 +247,26 @@ def test_a_launch_that_its_node_forgot_is_ended(pair):
     agent.exchange()
     assert fresh(job).state == JobState.QUEUED
     assert fresh(job).reason == StopReason.SUPERVISOR_GONE
+
+
+def test_an_end_whose_rest_of_the_log_is_gone_with_its_folder_is_closed_too(pair):
+    agent = pair[0]
+    make_job()
+    schedule()
+    bring_up(agent)
+    agent.end(streams={"0/log": 10})
+    agent.reports.clear()
+    assert agent.exchange().next_after_seconds == 1.0
+    Placement.objects.update(missing_since=timezone.now() - timedelta(seconds=16))
+    assert agent.exchange().next_after_seconds == 5.0
+    assert Placement.objects.get().is_closed
+
+
+def test_a_recipe_may_end_by_itself_before_it_is_ended():
+    own, recipe = make_job(spec={"stop": {"minutes": 1}}), make_job(spec={"stop": {"minutes": 1}})
+    recipe.spec["code"] = {"kind": "recipe"}
+    assert remaining_seconds(own) == 60
+    assert remaining_seconds(recipe) == 180
 
 
 # --- stopping ------------------------------------------------------------------------------------------------------
