@@ -110,9 +110,6 @@ def _read_offer(placement: Placement, folder: Path, place: str) -> CheckpointOff
     try:
         manifest: dict[str, Any] = json.loads(raw)
         listed = [CheckpointFile.model_validate(item) for item in manifest["files"]]
-        # The manifest travels as one of the files: whoever resumes finds the folder as it was.
-        listed = [file for file in listed if file.path != "manifest.json"]
-        listed.append(CheckpointFile(path="manifest.json", sha256=hashlib.sha256(raw).hexdigest(), size_bytes=len(raw)))
         offer = CheckpointOffer(
             token=placement.token,
             step=manifest["step"],

@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import psutil
 
 from nodes.agent import identity, kill, sandbox
+from nodes.agent.celery_child import CeleryChild
 from nodes.agent.checkpoints import Keeper
 from nodes.agent.client import CONTROL_TIMEOUT, Portal, PortalDown, Refused
 from nodes.agent.devices.base import Devices, Driver
@@ -29,7 +30,6 @@ from nodes.agent.registry import NodeSetting, Registry
 from nodes.agent.streams import Shipper
 from nodes.agent.usage import Sampler
 from nodes.agent.wake import Doorbell
-from nodes.agent.worker import CeleryChild
 from nodes.messages import NodeFacts
 
 log = logging.getLogger(__name__)

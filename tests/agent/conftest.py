@@ -22,7 +22,7 @@ from tests.agent.portal import FakePortal
 ROOT = Path(__file__).resolve().parents[2]
 
 
-def wait_for(condition: Callable[[], object], seconds: float = 20.0, what: str = "") -> object:
+def wait_for(condition: Callable[[], object], seconds: float = 40.0, what: str = "") -> object:
     """The first true answer of `condition`; fails with what was waited for."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -19,7 +19,7 @@ def test_checkpoints_are_registered_before_the_end_is_told(node, portal):
     assert {step for token, step in portal.registered if token == launch.token} == {1, 2}
     offer = portal.registered[launch.token, 2]
     assert offer.metrics == {"loss": 0.5}
-    assert {file.path for file in offer.files} == {"weights", "manifest.json"}
+    assert {file.path for file in offer.files} == {"weights"}
     assert bytes([2]) * 100_000 in portal.blobs.values()
 
 
