@@ -7,6 +7,7 @@ import ctypes
 import os
 import signal
 import time
+import traceback
 from collections.abc import Callable, Iterable
 
 import psutil
@@ -107,5 +108,7 @@ def _work_in_child(work: Callable[[], int]) -> None:
             return
         adopt_orphans()
         code = work()
+    except Exception:  # noqa: BLE001 - the process ends here, and its reason must be seen
+        traceback.print_exc()
     finally:
         os._exit(code)

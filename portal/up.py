@@ -9,7 +9,6 @@ import os
 import secrets
 import signal
 import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -19,11 +18,15 @@ from types import FrameType
 
 import psutil
 from django.conf import settings
+from django.core.management import call_command
 from django.db import DatabaseError, connection
 
 from jobs.models import Leader
 from nodes.agent import identity
+from nodes.agent.client import Portal, PortalDown, Refused
+from nodes.agent.identity import Identity
 from nodes.broker_login import CONTROL_QUEUE, WORKER_FLAGS
+from nodes.messages import JoinRequest
 from nodes.services.joining import make_join_code
 from portal.broker import LocalBroker, answers, write_private
 from portal.errors import Conflict
@@ -130,15 +133,14 @@ class Up:
         elif not answers(settings.REDIS_URL, 3.0):
             raise UpError("The broker at REDIS_URL does not answer. Start it, or unset REDIS_URL to use a bundled one.")
         say("preparing the database")
-        self._manage("migrate", "--noinput", "-v", "0")
-        say("starting the web process")
+        call_command("migrate", interactive=False, verbosity=0)
+        say("starting web, worker and master")
+        worker = [sys.executable, "-m", "celery", "-A", "portal", "worker", "-Q", CONTROL_QUEUE, "-c", "1"]
+        self._add("worker", [*worker, *WORKER_FLAGS, "-l", "WARNING"])
         self._start_web()
-        say("starting master and worker")
         # The master counts nodes as silent only while it reaches the portal the way they do.
         environment = {**os.environ, "PUBLIC_URL": os.environ.get("PUBLIC_URL") or self.url}
         self._master = self._add("master", [sys.executable, "manage.py", "master"], environment)
-        worker = [sys.executable, "-m", "celery", "-A", "portal", "worker", "-Q", CONTROL_QUEUE, "-c", "1"]
-        self._add("worker", [*worker, *WORKER_FLAGS, "-l", "WARNING"])
         for number in range(1, self.options.nodes + 1):
             say(f"starting node local-{number}")
             self._start_node(number)
@@ -199,18 +201,27 @@ class Up:
     def _start_node(self, number: int) -> None:
         state = self.var / "nodes" / str(number)
         address = NODE_ADDRESSES[(number - 1) % len(NODE_ADDRESSES)]
-        agent = [sys.executable, "-m", "nodes.agent"]
-        common = ["--state", str(state), "--address", address]
-        environment = {name: value for name, value in os.environ.items() if name not in _PORTAL_ONLY}
+        identity.prepare(state)
         try:
             known = identity.load(state)
         except identity.NotJoined:
-            code = self._join_code(f"local-{number}")
-            self._run([*agent, "join", self.url, "-", *common], environment, code + "\n")
+            self._join(state, f"local-{number}", address)
         else:
             identity.save(state, replace(known, portal=self.url))  # the port may be another one today
         slots = self.options.slots or max(1, (os.cpu_count() or 1) // max(1, self.options.nodes))
-        self._add(f"node-{number}", [*agent, "run", *common, "--cpu-slots", str(slots)], environment)
+        agent = [sys.executable, "-m", "nodes.agent", "run", "--state", str(state), "--address", address]
+        environment = {name: value for name, value in os.environ.items() if name not in _PORTAL_ONLY}
+        self._add(f"node-{number}", [*agent, "--cpu-slots", str(slots)], environment)
+
+    def _join(self, state: Path, name: str, address: str) -> None:
+        """What `python -m nodes.agent join` does, over HTTP too, without another start of Python."""
+        code, node_id = self._join_code(name), identity.node_id_of(state)
+        request = JoinRequest(code=code, node_id=node_id, hostname=socket.gethostname(), address=address)
+        try:
+            reply = Portal(self.url).join(request)
+        except (PortalDown, Refused) as error:
+            raise UpError(f"The node {name} could not join: {error}") from error
+        identity.save(state, Identity(reply.node_id, self.url, reply.name, reply.token))
 
     def _join_code(self, name: str) -> str:
         try:
@@ -237,17 +248,6 @@ class Up:
         environment = {**(os.environ if environment is None else environment), "TRAINYARD_VAR": str(self.var)}
         log = self.var / "logs" / f"{name}.log"
         return self.watch.add(Service(name, command, environment, log, Path(settings.BASE_DIR)))
-
-    def _manage(self, *arguments: str) -> str:
-        return self._run([sys.executable, "manage.py", *arguments], {**os.environ, "TRAINYARD_VAR": str(self.var)})
-
-    def _run(self, command: list[str], environment: dict[str, str], text: str = "") -> str:
-        done = subprocess.run(
-            command, cwd=settings.BASE_DIR, env=environment, input=text, capture_output=True, text=True, check=False
-        )
-        if done.returncode:
-            raise UpError(f"{' '.join(command[1:4])} failed:\n{(done.stderr or done.stdout).strip()[-2000:]}")
-        return done.stdout
 
 
 def _reachable(host: str) -> str:
