@@ -74,10 +74,10 @@ class SeriesViewSet(JobRows):
         pagination_class=None,
     )
     def series(self, request: Request, pk: str) -> Response:
-        query = read_query(request, SeriesQuery)
+        job, query = self.get_object(), read_query(request, SeriesQuery)
         zoom = (query["step_from"], query["step_to"]) if "step_from" in query else None
         page = read_series(
-            self.get_object(),
+            job,
             query.get("name") or None,
             ranks=query.get("rank", [0]),
             points=query["points"],
@@ -95,8 +95,7 @@ class SeriesViewSet(JobRows):
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def series_csv(self, request: Request, pk: str) -> HttpResponseBase:
-        query = read_query(request, ExportQuery)
-        job = self.get_object()
+        job, query = self.get_object(), read_query(request, ExportQuery)
         parts = export_csv(job, query.get("name") or None, query.get("rank", ()))
         return Download(parts, file_name=f"job-{job.pk}-series.csv", content_type="text/csv; charset=utf-8")
 
@@ -117,9 +116,9 @@ class LogViewSet(JobRows):
     )
     @action(detail=True, url_path=LOG_PATH, query_parameters=names_of(LogQuery), pagination_class=None)
     def log(self, request: Request, pk: str, rank: str) -> Response:
-        query = read_query(request, LogQuery)
+        stream, query = self._ask(LogQuery)
         place = {name: query.get(name) for name in ("offset", "line", "tail")}
-        page = read_log(self._stream(query), **place, limit=query["limit"], colours=False)
+        page = read_log(stream, **place, limit=query["limit"], colours=False)
         return Response(page.to_json())
 
     @extend_schema(summary="Lines that hold a text", parameters=[RANK, LogSearchQuery], responses=LogSearchSerializer)
@@ -127,8 +126,8 @@ class LogViewSet(JobRows):
         detail=True, url_path=f"{LOG_PATH}/search", query_parameters=names_of(LogSearchQuery), pagination_class=None
     )
     def log_search(self, request: Request, pk: str, rank: str) -> Response:
-        query = read_query(request, LogSearchQuery)
-        found = search_log(self._stream(query), query["text"], offset=query["offset"], limit=query["limit"])
+        stream, query = self._ask(LogSearchQuery)
+        found = search_log(stream, query["text"], offset=query["offset"], limit=query["limit"])
         return Response(asdict(found))
 
     @extend_schema(
@@ -140,10 +139,13 @@ class LogViewSet(JobRows):
         detail=True, url_path=f"{LOG_PATH}/download", query_parameters=names_of(LogPlaceQuery), pagination_class=None
     )
     def log_download(self, request: Request, pk: str, rank: str) -> HttpResponseBase:
-        stream = self._stream(read_query(request, LogPlaceQuery))
+        stream, _ = self._ask(LogPlaceQuery)
         name = f"job-{pk}-attempt-{stream.placement.attempt.number}-rank-{stream.rank}.log"
         return Download(log_bytes(stream), file_name=name, content_type="text/plain; charset=utf-8")
 
-    def _stream(self, query: dict[str, Any]) -> Stream:
-        rank = int(self.kwargs["rank"])
-        return find_stream(self.get_object(), rank, query.get("attempt"), query.get("node_rank"))
+    def _ask(self, kind: type[LogPlaceQuery]) -> tuple[Stream, dict[str, Any]]:
+        """The log and what is asked of it. First who, then what: strangers see a 404."""
+        job = self.get_object()
+        query = read_query(self.request, kind)
+        stream = find_stream(job, int(self.kwargs["rank"]), query.get("attempt"), query.get("node_rank"))
+        return stream, query

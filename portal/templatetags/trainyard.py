@@ -129,9 +129,9 @@ def ago(when: datetime | None) -> SafeString | str:
 
 
 @register.filter
-def gib(count: float | None) -> str:
-    """Bytes in binary units: 1.50 GiB."""
-    if count is None:
+def gib(count: float | str | None) -> str:
+    """Bytes in binary units: 1.50 GiB. A template gives '' for what is not there."""
+    if count is None or count == "":
         return "–"
     value, units = float(count), ["B", "KiB", "MiB", "GiB", "TiB", "PiB"]
     step = min(len(units) - 1, int(math.log(value, 1024))) if value >= 1 else 0
