@@ -52,7 +52,7 @@ class OptionsForm(forms.Form):
 
     def __init__(self, data: Any = None, *, version: Version) -> None:
         options = version.options
-        header = {True: "yes", False: "no"}.get(options.get("header"), "")  # type: ignore[call-overload]
+        header = {True: "yes", False: "no"}.get(options.get("header"), "")
         super().__init__(data, initial={**options, "header": header})
         names = [column.get("name", "") for column in version.facts.get("columns", []) if isinstance(column, dict)]
         chosen = str(options.get("label") or "")

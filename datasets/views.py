@@ -25,6 +25,7 @@ from portal.accounts.http import SignedInRequest
 from portal.errors import DomainError, NotFound
 
 PAGE_ROWS = 50
+_MOVING = (VersionState.WAITING, VersionState.INSPECTING)
 
 
 @login_required
@@ -92,7 +93,7 @@ def _context(
         "facts": shown(version) if version else {},
         "form": form or (OptionsForm(version=version) if version else None),
         "may_edit": Dataset.objects.editable_by(request.user).filter(pk=dataset.pk).exists(),
-        "is_moving": bool(version) and version.state in (VersionState.WAITING, VersionState.INSPECTING),
+        "is_moving": version is not None and version.state in list(_MOVING),
     }
 
 

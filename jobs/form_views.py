@@ -22,6 +22,7 @@ from jobs.commands import commands_for
 from jobs.forms import JobForm, field_of, initial_of
 from jobs.holding import devices_held_by
 from jobs.models import Checkpoint, CodeBundle, Job
+from jobs.problems import sentence_of
 from jobs.services.bundles import keep_bundle
 from jobs.services.submit import check_wish, submit_job
 from jobs.spec import JobSpec, Problem, problems_of
@@ -85,8 +86,9 @@ class _Answer:
         for problem in problems:
             name = field_of(problem.field)
             known = self.errors.get(name, "")
-            if problem.message not in known:
-                self.errors[name] = f"{known} {problem.message}".strip()
+            text = sentence_of(problem)
+            if text not in known:
+                self.errors[name] = f"{known} {text}".strip()
 
     def listed(self) -> list[dict[str, Any]]:
         """The errors with their fields' labels, for the right column."""
@@ -103,7 +105,7 @@ def _read(request: SignedInRequest) -> _Answer:
     form = JobForm(request.POST)
     answer = _Answer(form)
     if not form.is_valid():
-        answer.errors = {name: " ".join(texts) for name, texts in form.errors.items()}
+        answer.errors = {name: " ".join(map(str, texts)) for name, texts in form.errors.items()}
         return answer
     wish, problems = form.wish()
     answer.add(problems)

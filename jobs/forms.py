@@ -61,7 +61,7 @@ def _text(label: Any, *, initial: str = "", code: bool = False, **attrs: str) ->
 
 
 def _number(label: Any, initial: str = "", **attrs: str) -> forms.CharField:
-    return _text(label, initial=initial, inputmode="decimal", **attrs)
+    return _text(label, initial=initial, code=False, inputmode="decimal", **attrs)
 
 
 def _area(label: Any, rows: int, placeholder: str = "", help_text: Any = "") -> forms.CharField:

@@ -13,7 +13,16 @@ from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 MAX_NAME = 200
 MAX_SCRIPT_BYTES = 512 * 1024
@@ -38,6 +47,18 @@ def _no_nul(value: str) -> str:
     return value
 
 
+def _whole(value: object) -> object:
+    """'1e3' and '1000.0' are whole numbers, as they are where a float is asked for."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[-+]?[0-9]*\.?[0-9]*[eE.][-+]?[0-9]*\s*", value):
+        try:
+            number = float(value)
+        except ValueError:
+            return value
+        return int(number) if math.isfinite(number) and number.is_integer() and abs(number) <= 2**53 else value
+    return value
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 Finite = Annotated[float, AfterValidator(_finite)]
 Text = Annotated[str, AfterValidator(_no_nul)]
 MetricName = Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_no_nul)]
@@ -61,11 +82,11 @@ class Role(_Model):
     """A kind of process: `nodes` × `devices_per_node` seats; one process per device, or one per node without devices."""
 
     name: Literal["worker"] = "worker"
-    nodes: int = Field(1, ge=1, le=4096)
-    devices_per_node: int = Field(1, ge=0, le=64)
+    nodes: Whole = Field(1, ge=1, le=4096)
+    devices_per_node: Whole = Field(1, ge=0, le=64)
     device_kind: str | None = Field(None, max_length=64)
-    cpus_per_node: int = Field(0, ge=0, le=4096, description="0 leaves it to the node")
-    memory_bytes_per_node: int = Field(0, ge=0, description="0 leaves it to the node")
+    cpus_per_node: Whole = Field(0, ge=0, le=4096, description="0 leaves it to the node")
+    memory_bytes_per_node: Whole = Field(0, ge=0, description="0 leaves it to the node")
 
     @property
     def processes_per_node(self) -> int:
@@ -118,13 +139,13 @@ class Parameters(_Model):
     """What the recipes understand. Own scripts read theirs from `args` and the environment."""
 
     learning_rate: Finite = Field(1e-3, gt=0, le=100)
-    batch_size: int = Field(64, ge=1, le=1_000_000)
+    batch_size: Whole = Field(64, ge=1, le=1_000_000)
     batch_is: Literal["global", "per_process"] = "global"
     optimiser: Optimiser = Optimiser.ADAMW
     weight_decay: Finite = Field(0.01, ge=0, le=100)
-    hidden: list[Annotated[int, Field(ge=1, le=65536)]] = Field(default_factory=lambda: [128, 64], max_length=32)
+    hidden: list[Annotated[Whole, Field(ge=1, le=65536)]] = Field(default_factory=lambda: [128, 64], max_length=32)
     validation_fraction: Finite = Field(0.2, gt=0, lt=1)
-    seed: int = Field(0, ge=0, le=2**63 - 1)
+    seed: Whole = Field(0, ge=0, le=2**63 - 1)
 
 
 class Target(_Model):
@@ -135,15 +156,15 @@ class Target(_Model):
 
 class NoImprovement(_Model):
     metric: MetricName
-    epochs: int = Field(ge=1, le=1_000_000)
+    epochs: Whole = Field(ge=1, le=1_000_000)
     mode: Literal["min", "max"] = "max"
 
 
 class Stop(_Model):
     """The first condition met ends the training well; `minutes` also bounds own scripts, from outside."""
 
-    epochs: int | None = Field(None, ge=1, le=1_000_000)
-    steps: int | None = Field(None, ge=1, le=10**12)
+    epochs: Whole | None = Field(None, ge=1, le=1_000_000)
+    steps: Whole | None = Field(None, ge=1, le=10**12)
     minutes: Finite | None = Field(None, gt=0, le=60 * 24 * 365)
     target: Target | None = None
     no_improvement: NoImprovement | None = None
@@ -151,11 +172,11 @@ class Stop(_Model):
 
 class CheckpointPolicy(_Model):
     every_seconds: Finite = Field(60.0, ge=1, le=86_400)
-    keep: int = Field(3, ge=1, le=100)
+    keep: Whole = Field(3, ge=1, le=100)
 
 
 class DataRef(_Model):
-    version_id: int = Field(ge=1)
+    version_id: Whole = Field(ge=1)
     label: str | None = Field(None, max_length=1000)
 
 
@@ -170,11 +191,11 @@ class JobSpec(_Model):
     env: dict[str, Annotated[Text, Field(max_length=32_768)]] = Field(default_factory=dict, max_length=200)
     stop: Stop = Stop()
     checkpoint: CheckpointPolicy = CheckpointPolicy()
-    priority: int = Field(0, ge=-100, le=100)
-    max_attempts: int = Field(5, ge=1, le=100)
-    join_timeout_seconds: int = Field(120, ge=5, le=86_400)
-    grace_seconds: int = Field(30, ge=1, le=3600)
-    disk_bytes: int = Field(10 * 2**30, ge=2**20)
+    priority: Whole = Field(0, ge=-100, le=100)
+    max_attempts: Whole = Field(5, ge=1, le=100)
+    join_timeout_seconds: Whole = Field(120, ge=5, le=86_400)
+    grace_seconds: Whole = Field(30, ge=1, le=3600)
+    disk_bytes: Whole = Field(10 * 2**30, ge=2**20)
 
     @property
     def worker(self) -> Role:
@@ -224,10 +245,46 @@ class JobSpec(_Model):
 
 
 class Problem(BaseModel):
-    """One thing wrong: a dotted `field` ('' for the whole) and a sentence."""
+    """One thing wrong: a dotted `field` ('' for the whole) and a sentence.
+
+    Where the sentence is one of `SENTENCES`, `code` is its key and `facts` fill it, so that a page can translate it.
+    """
 
     field: str
     message: str
+    code: str = ""
+    facts: dict[str, str] = Field(default_factory=dict)
+
+
+SENTENCES = {
+    "number": "'{input}' is not a number; write it like 0.001 or 1e-3",
+    "whole": "'{input}' is not a whole number",
+    "least": "must be at least {limit}",
+    "most": "must be at most {limit}",
+    "above": "must be greater than {limit}",
+    "below": "must be less than {limit}",
+    "required": "must not be empty",
+    "long": "is longer than {limit} characters",
+    "many": "has more than {limit} entries",
+    "choice": "'{input}' is none of {limit}",
+    "unknown": "'{input}' is not a known setting",
+    "unknown_near": "'{input}' is not a known setting; did you mean '{limit}'?",
+}
+# pydantic's kinds of error: our sentence, and the name of the limit in its context.
+_KINDS = {
+    **dict.fromkeys(("float_parsing", "float_type", "finite_number"), ("number", "")),
+    **dict.fromkeys(("int_parsing", "int_type", "int_from_float", "int_parsing_size"), ("whole", "")),
+    "greater_than_equal": ("least", "ge"),
+    "less_than_equal": ("most", "le"),
+    "greater_than": ("above", "gt"),
+    "less_than": ("below", "lt"),
+    "missing": ("required", ""),
+    **dict.fromkeys(("string_too_short", "too_short"), ("required", "")),
+    "string_too_long": ("long", "max_length"),
+    "too_long": ("many", "max_length"),
+    "enum": ("choice", "expected"),
+    "literal_error": ("choice", "expected"),
+}
 
 
 _KNOWN = {
@@ -243,13 +300,21 @@ def problems_of(error: ValidationError) -> list[Problem]:
 
 def _problem(item: Any) -> Problem:
     path = ".".join(str(part) for part in item["loc"] if part not in ("recipe", "script") or part == item["loc"][-1])
-    message = str(item["msg"]).removeprefix("Value error, ")
     if item["type"] == "extra_forbidden":
         name = str(item["loc"][-1])
         near = difflib.get_close_matches(name, sorted(_KNOWN), n=1)
-        hint = f"; did you mean '{near[0]}'?" if near else ""
-        return Problem(field=path, message=f"'{name}' is not a known setting{hint}")
+        return _said(path, "unknown_near" if near else "unknown", name, near[0] if near else "")
+    if item["type"] in _KINDS:
+        code, limit = _KINDS[item["type"]]
+        return _said(path, code, item["input"], item.get("ctx", {}).get(limit, ""))
+    message = str(item["msg"]).removeprefix("Value error, ")
     named = _FIELD_PREFIX.match(message)
     if named and not path:
         return Problem(field=named[1], message=named[2])
     return Problem(field=path, message=message)
+
+
+def _said(path: str, code: str, given: object, limit: object) -> Problem:
+    shown = f"{limit:g}" if isinstance(limit, float) else str(limit).replace(" or ", ", ")
+    facts = {"input": str(given)[:60], "limit": shown}
+    return Problem(field=path, message=SENTENCES[code].format(**facts), code=code, facts=facts)
