@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 class Dataset(NamedTuple):
     path: Path
     label: str | None
-    options: dict[str, Any]  # how the portal reads the table: encoding, delimiter, has_header, ...
+    options: dict[str, Any]  # how the portal reads the table: encoding, delimiter, header
 
 
 def folder() -> Path:
