@@ -9,7 +9,7 @@ from uuid import UUID, uuid4
 
 from django.utils import timezone
 
-from jobs.models import Job, Leader
+from jobs.models import Job, Leader, Seat
 from jobs.services.exchange import exchange
 from jobs.services.leader import Candidate
 from jobs.services.schedule import run_pass
@@ -177,3 +177,11 @@ def bring_up(*agents: FakeAgent) -> None:
         assert agent.exchange().gos, "no GO although all are ready"
     for agent in agents:
         agent.say(Phase.RUNNING)
+
+
+def fresh(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
+
+
+def live_seats() -> int:
+    return Seat.objects.filter(released_at__isnull=True).count()

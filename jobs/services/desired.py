@@ -6,6 +6,7 @@ import logging
 from datetime import timedelta
 from uuid import UUID
 
+from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -111,10 +112,15 @@ def _is_ready(placement: Placement) -> bool:
 
 def _next_after(placements: list[Placement]) -> float:
     if not placements:
-        return IDLE_SECONDS
+        return _before_late(IDLE_SECONDS)
     is_changing = any(must_stop(placement) or placement.state in _ON_THE_WAY for placement in placements)
     is_watched = any(_is_watched(placement.attempt) for placement in placements)
-    return SOON_SECONDS if is_changing or is_watched else TRAINING_SECONDS
+    return SOON_SECONDS if is_changing or is_watched else _before_late(TRAINING_SECONDS)
+
+
+def _before_late(seconds: float) -> float:
+    """Often enough that a node is not late between two exchanges, however soon nodes are declared lost here."""
+    return float(min(seconds, settings.NODE_LOST_SECONDS / 6))
 
 
 def _is_watched(attempt: Attempt) -> bool:

@@ -181,7 +181,8 @@ def _move_on(job: Job, attempt: Attempt, verdict: Verdict) -> None:
     outcome = OUTCOMES[verdict.reason]
     actor = job.ended_by if verdict.reason is StopReason.CANCELLED else None
     if outcome.again and not _is_exhausted(job):
-        move(job, JobState.QUEUED, reason=verdict.reason, text=verdict.text, data={"attempt": attempt.number})
+        text = _("%(text)s It waits for another attempt and keeps its place.") % {"text": verdict.text}
+        move(job, JobState.QUEUED, reason=verdict.reason, text=text, data={"attempt": attempt.number})
         return
     reason, text = verdict.reason, verdict.text
     if outcome.again:
