@@ -28,24 +28,15 @@ def main() -> None:
     def look() -> None:
         wake.knock(pipe)
 
+    queue = os.environ[QUEUE]
     app.worker_main(
-        [
-            "worker",
-            "-P",
-            "solo",
-            "-l",
-            "WARNING",
-            "-n",
-            f"{os.environ[QUEUE]}@agent",
-            "-Q",
-            os.environ[QUEUE],
-            *WORKER_FLAGS,
-        ]
+        ["--quiet", "worker", "-P", "solo", "-l", "WARNING", "-n", f"{queue}@agent", "-Q", queue, *WORKER_FLAGS]
     )
 
 
 def make_app(url: str, queue: str) -> Celery:
-    app = Celery("trainyard-node", broker=url)
+    """Without Celery's fix-ups: they would load Django where the environment names its settings."""
+    app = Celery("trainyard-node", broker=url, fixups=[])
     app.conf.update(worker_settings(queue))
     return app
 

@@ -66,7 +66,7 @@ def test_wake_up_makes_the_agent_exchange_at_once(make_node, portal, broker):
     wake(broker, node_queue(node.id))
     wait_for(lambda: len(portal.exchanges) > before, 5, "woken again")
     assert time.monotonic() - began < 2
-    assert psutil.Process(node.process.pid).memory_info().rss + child.memory_info().rss < 200 * 2**20
+    assert psutil.Process(node.process.pid).memory_info().rss + child.memory_info().rss < 150 * 2**20
 
 
 def test_dead_worker_is_started_again_and_ends_with_its_agent(make_node, portal, broker):
