@@ -14,7 +14,7 @@ from datasets.models import Dataset, StoredObject, Upload
 from datasets.services.datasets import create_dataset
 from datasets.services.objects import store_file
 from datasets.services.storage_use import check_room
-from datasets.services.uploads import staging
+from datasets.services.uploads import is_here, staging
 from datasets.services.versions import add_version
 from datasets.states import UploadState
 from datasets.storage.staging import StagedFile
@@ -30,10 +30,10 @@ def finish_upload(upload_id: UUID | str) -> Upload | None:
     """Finish one upload whose bytes are all here; None when its row is gone.
 
     Raises the refusal that ended it (wrong sum, quota), or `StorageFull`/`Unavailable` when it stays FINISHING and
-    is tried again later. Returns the row unchanged when another process is finishing it right now.
+    is tried again later. Returns the row unchanged when another process or host is the one to finish it.
     """
     upload = Upload.objects.filter(pk=upload_id).first()
-    if upload is None or upload.state != UploadState.FINISHING:
+    if upload is None or upload.state != UploadState.FINISHING or not is_here(upload):
         return upload
     held = _hold(upload)
     if held is None:

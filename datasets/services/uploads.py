@@ -101,8 +101,13 @@ def require_open(upload: Upload) -> None:
         raise Gone("expired", _("This upload stood still for too long and was given up. Start it again."))
     if upload.state in (UploadState.FAILED, UploadState.ABANDONED):
         raise Gone("upload_ended", upload.problem or _("This upload was given up. Start it again."))
-    if upload.host and upload.host != socket.gethostname():
+    if not is_here(upload):
         raise Conflict("other_host", _("This upload began on %(host)s and must go on there.") % {"host": upload.host})
+
+
+def is_here(upload: Upload) -> bool:
+    """Whether this host can reach its staging file."""
+    return upload.host in ("", socket.gethostname())
 
 
 def expires_at(upload: Upload) -> datetime:

@@ -245,6 +245,17 @@ class TestUploads:
         with pytest.raises(Invalid, match="again"):
             finish.finish_upload(upload.pk)
 
+    def test_another_host_leaves_a_pinned_upload_alone(self, ada, places, settings):
+        settings.STAGING_IS_SHARED = False
+        upload, _token = uploads.create_upload(ada, file_name="a.csv", size_bytes=3)
+        fill(upload, b"abc")
+        Upload.objects.update(host="other.example")
+        uploads.staging().remove(upload.pk)  # this host never had the file
+        assert finish.finish_upload(upload.pk).state == "finishing"
+        upload.refresh_from_db()
+        with pytest.raises(Conflict, match=r"other\.example"):
+            uploads.require_open(upload)
+
     def test_waiting_ones_are_finished_later(self, ada, places):
         upload, _token = uploads.create_upload(ada, file_name="a.csv", size_bytes=3)
         fill(upload, b"abc")
