@@ -27,7 +27,8 @@ for part in export_points(Job.objects.get(pk={job})):
     found.setdefault(part.name, []).append(np.stack([part.points.step, part.points.value]))
 found = {{name: np.concatenate(parts, 1) for name, parts in found.items()}}
 steps_right = all((rows[0] == np.arange(rows.shape[1])).all() for rows in found.values())
-print(json.dumps([sum(rows.shape[1] for rows in found.values()), bool(steps_right), float(sum(rows[1].sum() for rows in found.values()))]))
+count = sum(rows.shape[1] for rows in found.values())
+print(json.dumps([count, bool(steps_right), float(sum(rows[1].sum() for rows in found.values()))]))
 """
 
 

@@ -1,4 +1,4 @@
-"""Point written by a node → received by each of many sockets: real web process, real broker, a thousand points a second."""
+"""Point written by a node → received by each of many sockets: real web process and broker, 1,000 points a second."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MLflow's tracking server with SQLite, written to by its own client with log_batch of 1,000 metrics, from a venv of its own."""
+"""MLflow's tracking server with SQLite, written to by its own client with log_batch of 1,000; in a venv of its own."""
 
 from __future__ import annotations
 
@@ -16,22 +16,19 @@ FOLDER = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "tra
 INSTALL_SECONDS = 900
 CALLS = 20
 
-_CLIENT = (
-    """
+_CLIENT = """
 import sys, time
 from mlflow.entities import Metric
 from mlflow.tracking import MlflowClient
 client = MlflowClient(sys.argv[1])
 run = client.create_run(client.create_experiment("bench")).info.run_id
-batches = [[Metric("loss", float(i), 1_700_000_000_000 + i, c * 1000 + i) for i in range(1000)] for c in range(%d)]
+batches = [[Metric("loss", float(i), 1_700_000_000_000 + i, c * 1000 + i) for i in range(1000)] for c in range(CALLS)]
 client.log_batch(run, [Metric("warm", 1.0, 1_700_000_000_000, 0)])
 began = time.perf_counter()
 for batch in batches:
     client.log_batch(run, batch)
 print(len(batches) * 1000 / (time.perf_counter() - began))
-"""
-    % CALLS
-)
+""".replace("CALLS", str(CALLS))
 
 
 class MlflowMissing(Exception):
