@@ -14,7 +14,7 @@ from nodes.agent.client import Portal
 from nodes.agent.devices.nvidia import mark_foreign_use
 from nodes.agent.registry import Registry
 from nodes.agent.usage import Sampler, own_memory_bytes
-from nodes.messages import BrokerLogin, Exchange, NodeFacts, Phase, PlacementReport, Reply
+from nodes.messages import BrokerLogin, DeviceReport, Exchange, NodeFacts, Phase, PlacementReport, Reply
 
 log = logging.getLogger(__name__)
 MEMORY_EVERY = 10  # exchanges between two looks at our own memory
@@ -68,11 +68,20 @@ class Session:
             hostname=socket.gethostname(),
             address=self._address,
             facts=None if self._facts_told else self._facts,
-            devices=mark_foreign_use(self._sampler.devices, self._registry.devices_in_use()),
+            devices=self._devices(),
             usage=self._sampler.take(),
             placements=self._reports(),
             agent_memory_bytes=self._memory,
         )
+
+    def _devices(self) -> list[DeviceReport]:
+        stuck = self._registry.stuck_devices()
+        trouble = {
+            "is_healthy": False,
+            "trouble": "a process of an earlier launch hangs in the kernel; restart the machine",
+        }
+        devices = mark_foreign_use(self._sampler.devices, self._registry.devices_in_use())
+        return [device.model_copy(update=trouble) if device.uuid in stuck else device for device in devices]
 
     def _reports(self) -> list[PlacementReport]:
         reports = []

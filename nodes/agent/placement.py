@@ -159,10 +159,17 @@ class Placement:
                 EndCause.SUPERVISOR_GONE, "The supervisor ended unexpectedly; nobody saw how the launch ended."
             )
 
-    def _tell_end(self, cause: EndCause, message: str) -> None:
+    def is_stuck(self) -> bool:
+        """Whether a process that could not be killed still hangs in the kernel and holds this launch's devices."""
+        told = self.folder.read(workdir.EXIT) if self.launch is not None else None
+        return told is not None and not told["processes_gone"] and bool(self._cage().pids())
+
+    def _cage(self) -> Cage:
         cgroup = self.node.get("cgroup")
-        cage = Cage(self.folder.token, cgroup=Path(cgroup) if cgroup else None, uid=self.node.get("uid"))
-        is_gone = cage.kill_all()
+        return Cage(self.folder.token, cgroup=Path(cgroup) if cgroup else None, uid=self.node.get("uid"))
+
+    def _tell_end(self, cause: EndCause, message: str) -> None:
+        is_gone = self._cage().kill_all()
         log.warning("launch %s: %s", self.token, message)
         end = End(str(cause), message)
         launch = self.folder.read(workdir.LAUNCH)["launch"]

@@ -108,7 +108,7 @@ class Registry:
     def close(self, token: UUID) -> None:
         """The portal has the end and every byte: the folder may go, once nobody reads it any more."""
         placement = self.get(token)
-        if placement is None or not placement.has_ended() or token in self.busy:
+        if placement is None or not placement.has_ended() or token in self.busy or placement.is_stuck():
             return
         with self._lock:
             del self._placements[token]
@@ -117,6 +117,11 @@ class Registry:
     def devices_in_use(self) -> set[str]:
         open_launches = [p.launch for p in self.all() if p.launch is not None and not p.has_ended()]
         return {seat.uuid for launch in open_launches for seat in launch.devices}
+
+    def stuck_devices(self) -> set[str]:
+        """Devices that a process which cannot be killed still holds."""
+        stuck = [p.launch for p in self.all() if p.launch is not None and p.has_ended() and p.is_stuck()]
+        return {seat.uuid for launch in stuck for seat in launch.devices}
 
     def _add(self, placement: Placement) -> Placement:
         with self._lock:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nodes.agent import procs, verdict
 from nodes.agent.files import write_json
-from nodes.agent.kill import Cage
+from nodes.agent.kill import KILL_SECONDS, Cage
 from nodes.agent.lease import Lease
 from nodes.agent.procs import boot_seconds
 from nodes.agent.start import Started
@@ -46,6 +46,8 @@ class Watch:
             if status is not None:
                 return self._judge(status)
             self._tick()
+            if self.stop is not None and self.kill_at is not None and boot_seconds() > self.kill_at + KILL_SECONDS:
+                return End(self.stop["cause"], self.stop["message"])  # it hangs in the kernel; nobody waits for ever
 
     def _wait(self, seconds: float) -> int | None:
         """The launcher's wait status when it ended within so long. Orphans that came to us are reaped on the way."""
