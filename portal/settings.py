@@ -105,7 +105,6 @@ _sqlite_options = {
 DATABASES: dict[str, dict[str, Any]] = {"default": env.database("DATABASE_URL", VAR_DIR / "db.sqlite3")}
 if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _sqlite_options
-    DATABASES["default"]["TEST"] = {"NAME": str(VAR_DIR / "test.sqlite3")}  # a file: threads and processes share it
 else:
     DATABASES["default"]["OPTIONS"] = {
         "pool": {"min_size": 0, "max_size": int(env.number("DATABASE_POOL", 8, least=1, most=200)), "timeout": 20},
