@@ -71,7 +71,7 @@ def add_bundle(request: SignedInRequest) -> HttpResponse:
     return JsonResponse({"sha256": bundle.stored.sha256, "name": bundle.file_name})
 
 
-# --- reading the form ---------------------------------------------------------------------------------------------------
+# --- reading the form ----------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -176,7 +176,7 @@ def _checkpoint(user: User, pk: str) -> Checkpoint | None:
     return mine.select_related("job").filter(pk=pk).first()
 
 
-# --- the page -----------------------------------------------------------------------------------------------------------
+# --- the page -------------------------------------------------------------------------------------------------------
 
 
 def _initial(request: SignedInRequest) -> dict[str, Any]:

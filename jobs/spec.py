@@ -79,7 +79,7 @@ class Strategy(StrEnum):
 
 
 class Role(_Model):
-    """A kind of process: `nodes` × `devices_per_node` seats; one process per device, or one per node without devices."""
+    """A kind of process: `nodes` × `devices_per_node` seats; a process per device, or one per node without devices."""
 
     name: Literal["worker"] = "worker"
     nodes: Whole = Field(1, ge=1, le=4096)

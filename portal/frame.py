@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
@@ -22,7 +23,7 @@ class QuotaSummary:
     def text(self) -> str:
         used = f"{self.used:g}"
         if self.limit is None:
-            return ngettext("%(used)s device in use", "%(used)s devices in use", self.used) % {"used": used}
+            return ngettext("%(used)s device in use", "%(used)s devices in use", math.ceil(self.used)) % {"used": used}
         return _("%(used)s of %(limit)s devices") % {"used": used, "limit": self.limit}
 
     @property
