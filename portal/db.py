@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from django.db import connection, transaction
+from django.db import DEFAULT_DB_ALIAS, connection, connections, transaction
 
 
 @contextmanager
@@ -31,14 +32,15 @@ def read_snapshot() -> Iterator[None]:
 @contextmanager
 def _deferred() -> Iterator[None]:
     connection.ensure_connection()
-    mode = connection.transaction_mode
-    connection.transaction_mode = "DEFERRED"
+    wrapper: Any = connections[DEFAULT_DB_ALIAS]  # SQLite's: it alone has a transaction mode
+    mode = wrapper.transaction_mode
+    wrapper.transaction_mode = "DEFERRED"
     try:
         with transaction.atomic():
-            connection.transaction_mode = mode
+            wrapper.transaction_mode = mode
             yield
     finally:
-        connection.transaction_mode = mode
+        wrapper.transaction_mode = mode
 
 
 def next_revision(table: str, row_id: int) -> int:

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 from knox.models import AbstractAuthToken
 
 
-class User(AbstractUser):
+class User(AbstractUser):  # type: ignore[django-manager-missing]  # knox keeps its manager to itself
     """A person. Superusers see everything; staff see everything and use the admin as far as permissions allow."""
 
     teams: models.ManyToManyField[Team, Membership] = models.ManyToManyField(
@@ -17,8 +17,8 @@ class User(AbstractUser):
     )
 
     class Meta(AbstractUser.Meta):
-        verbose_name = _("user")
-        verbose_name_plural = _("users")
+        verbose_name = _("user")  # type: ignore[assignment]  # the base's Meta is typed as plain text
+        verbose_name_plural = _("users")  # type: ignore[assignment]
 
 
 class Team(models.Model):
