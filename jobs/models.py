@@ -177,7 +177,7 @@ class Placement(models.Model):
 
 
 class Seat(models.Model):
-    """A device in use by a placement, in thousandths. Double use is impossible by the index below and a sum under lock."""
+    """A device in use by a placement, in thousandths. An index and a sum under lock forbid double use."""
 
     placement = models.ForeignKey(Placement, on_delete=models.CASCADE, related_name="seats")
     device = models.ForeignKey(Device, on_delete=models.PROTECT, related_name="seats")
@@ -316,7 +316,7 @@ class SeriesPyramid(models.Model):
 
 
 class LogPart(models.Model):
-    """The open tail of a log: at most 64 KiB of raw bytes from `offset`; or a gap, which has a length of 0 and stays."""
+    """The open tail of a log: at most 64 KiB of raw bytes from `offset`; or a gap, of length 0, which stays."""
 
     stream = models.ForeignKey(Stream, on_delete=models.CASCADE, related_name="log_parts")
     offset = models.PositiveBigIntegerField()

@@ -88,7 +88,7 @@ class InputFile(_Message):
 class Launch(_Message):
     """One placement's work on its node.
 
-    `argv` and `env` may hold `${PYTHON}`, `${ROOT}` (the installed project), `${FOLDER}` (the launch's folder), `${ADDRESS}`
+    `argv` and `env` may hold `${PYTHON}`, `${ROOT}` (the project), `${FOLDER}` (the launch's folder), `${ADDRESS}`
     (this node), and, filled at GO from the peers' facts, `${MASTER_ADDR}` and `${MASTER_PORT}` (the first port of the
     node with node_rank 0). Argument lists only: nothing is ever given to a shell.
     """
@@ -249,14 +249,14 @@ class Reply(_Message):
     broker: BrokerLogin | None = None  # told once per session
 
 
-# --- beside it: streams ------------------------------------------------------------------------------------------------
+# --- beside it: streams ---------------------------------------------------------------------------------------------
 
 
 class StreamHead(_Message):
     """Header of one framed batch; `offset` and lengths count bytes of the node's own file.
 
-    kind 'log': the payload is the file's bytes from `offset`. kind 'metrics': the payload is packed POINTs made from the
-    whole lines between `offset` and `offset + source_bytes`; `names` gives the texts its name indexes mean.
+    kind 'log': the payload is the file's bytes from `offset`. kind 'metrics': the payload is packed POINTs made from
+    the whole lines between `offset` and `offset + source_bytes`; `names` gives the texts its name indexes mean.
     `gap` bytes before `offset` were dropped on the node (flood, full spool) and are shown as a gap.
     """
 
@@ -323,7 +323,7 @@ def unpack_batches(body: bytes) -> Iterator[Batch]:
         at = end
 
 
-# --- beside it: checkpoints ----------------------------------------------------------------------------------------------
+# --- beside it: checkpoints -----------------------------------------------------------------------------------------
 
 
 class CheckpointFile(_Message):
