@@ -14,6 +14,7 @@ import websockets
 
 from jobs.series.page import from_bytes
 from jobs.series.points import Points
+from portal.broker import LocalBroker
 from tests.bench.fake_node import FakeNode, make_node
 from tests.streams.server import Server, environment, migrate, web
 
@@ -34,12 +35,6 @@ class Latency:
 
 
 def measure_latency(folder: Path) -> Latency:
-    from django.conf import settings
-
-    if not settings.configured:
-        settings.configure()
-    from portal.broker import LocalBroker
-
     broker = LocalBroker(folder / "broker")
     process = broker.start()
     try:
