@@ -65,6 +65,15 @@ _RESOLVERS = [
 for _tag, _pattern, _first in _RESOLVERS:
     for _class in (_Loader, _Dumper):
         _class.add_implicit_resolver(_tag, re.compile(rf"^(?:{_pattern})$"), _first)
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> Any:
+    """Double quotes alone keep the line breaks of Unicode, which YAML folds everywhere else."""
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style='"' if _BREAKS.search(value) else None)
+
+
+_BREAKS = re.compile("[\x85\u2028\u2029]")
+_Dumper.add_representer(str, _text)
 _Loader.add_constructor(_INT, _Loader.construct_int)
 _Loader.add_constructor(_FLOAT, _Loader.construct_float)
 

@@ -1,7 +1,7 @@
 """A private PostgreSQL server for tests: the machine's own programs, else those that a wheel brings.
 
-    with private_server() as url: ...          # in Python
-    python -m tests.postgres -- command ...    # runs command with DATABASE_URL set
+with private_server() as url: ...          # in Python
+python -m tests.postgres -- command ...    # runs command with DATABASE_URL set
 """
 
 from __future__ import annotations
