@@ -6,7 +6,6 @@ from typing import Any
 
 from django.db.models import Exists, F, OuterRef, Prefetch, QuerySet
 from django.http import HttpResponse
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
@@ -144,7 +143,7 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, JobRows):
     @extend_schema(
         summary="The body that submits this job again",
         parameters=[RerunQuery],
-        responses={(200, "application/json"): Wish, (200, "application/yaml"): OpenApiTypes.STR},
+        responses={(200, "application/json"): Wish, (200, "application/yaml"): Wish},
     )
     @action(detail=True, filterset_class=None, query_parameters=names_of(RerunQuery))
     def rerun(self, request: Request, pk: str) -> Response | HttpResponse:

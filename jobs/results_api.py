@@ -100,7 +100,12 @@ class SeriesViewSet(JobRows):
         return Download(parts, file_name=f"job-{job.pk}-series.csv", content_type="text/csv; charset=utf-8")
 
 
-RANK = OpenApiParameter("rank", int, OpenApiParameter.PATH, description="-1 is what the launcher itself printed.")
+RANK = OpenApiParameter(
+    "rank",
+    {"type": "integer", "minimum": -1, "maximum": 999_999},
+    OpenApiParameter.PATH,
+    description="-1 is what the launcher itself printed.",
+)
 
 
 class LogViewSet(JobRows):

@@ -124,6 +124,7 @@ class SeatSerializer(serializers.Serializer[Any]):
 class PlacementSerializer(serializers.ModelSerializer[Placement]):
     node = serializers.UUIDField(source="node_id", read_only=True)
     node_name = serializers.CharField(source="node.name", read_only=True)
+    exit = serializers.DictField(read_only=True, allow_null=True, help_text="How its launch ended, as its node told.")
     seats = SeatSerializer(many=True, read_only=True)
 
     class Meta:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 
 from portal.quota_api import QuotaViewSet
+from portal.rest import no_such_address
 
 v1: list[URLPattern | URLResolver] = [
     path("", include("portal.accounts.api_urls")),
@@ -23,4 +25,5 @@ urlpatterns = [
         SpectacularSwaggerSplitView.as_view(url_name="api-schema", template_name="api/docs.html"),
         name="api-docs",
     ),
+    path("<path:rest>", csrf_exempt(no_such_address), name="api-nothing"),
 ]

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 import pydantic
 from django.db.models import Q, QuerySet
+from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
@@ -27,7 +28,7 @@ from rest_framework.utils.urls import replace_query_param
 from rest_framework.viewsets import GenericViewSet
 
 from portal.accounts.models import User
-from portal.errors import DomainError, Invalid, InvalidFields
+from portal.errors import DomainError, Invalid, InvalidFields, NotFound
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
@@ -269,3 +270,9 @@ class RestViewSet(GenericViewSet[Any]):
 def router() -> SimpleRouter:
     """A router for one app's `api_urls`; addresses end with a slash."""
     return SimpleRouter(trailing_slash=True)
+
+
+def no_such_address(_request: HttpRequest, **_address: str) -> HttpResponse:
+    """What is below /api/ answers JSON also where there is nothing."""
+    text = _("There is no such address. Addresses end with a slash; /api/schema/ lists all of them.")
+    return JsonResponse(error_body(NotFound("no_such_address", text)), status=404)

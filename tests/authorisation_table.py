@@ -77,6 +77,8 @@ usage/                                                POST    302 200 200 200 20
 
 REST = """
 #                                                     method  anon own mem man str read node stf sup
+api/<rest>                                            GET     404 404 404 404 404 404 404 404 404
+api/<rest>                                            POST    404 404 404 404 404 404 404 404 404
 api/docs/                                             GET     200 200 200 200 200 200 200 200 200
 api/schema/                                           GET     200 200 200 200 200 200 200 200 200
 api/v1/datasets/                                      GET     401 200 200 200 200 200 401 200 200

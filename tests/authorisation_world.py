@@ -70,6 +70,7 @@ def build() -> World:
         "jobs/": {"pk": job.pk},
         "ws/jobs/": {"pk": job.pk},
         "objects/": {"ticket": sign_get(version.stored).removeprefix("/objects/")},
+        "api/<rest>": {"rest": "v1/nothing"},
         "": {},
     }
     renew_upload(world)

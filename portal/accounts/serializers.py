@@ -18,6 +18,7 @@ class MembershipSerializer(serializers.ModelSerializer[Membership]):
 
 
 class MeSerializer(serializers.ModelSerializer[User]):
+    email = serializers.CharField(read_only=True, help_text="May be empty.")
     teams = MembershipSerializer(source="memberships", many=True, read_only=True)
 
     class Meta:
