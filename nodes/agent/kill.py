@@ -16,6 +16,7 @@ from pathlib import Path
 
 from nodes.agent import procs
 
+_YOUNG_SECONDS = 60.0
 KILL_SECONDS = 10.0  # a process that survives SIGKILL this long hangs in the kernel
 
 
@@ -116,6 +117,19 @@ class Cage:
                 os.kill(pid, signal.SIGKILL)
 
     def _remove(self) -> None:
-        if self.cgroup is not None:
+        """The kernel counts a dead process as a member until it is reaped, which may take a moment."""
+        for _ in range(50):
+            if self.cgroup is None or not self.cgroup.exists():
+                return
             with contextlib.suppress(OSError):
                 self.cgroup.rmdir()
+                return
+            time.sleep(0.02)
+
+
+def sweep_cgroups(base: Path) -> None:
+    """Remove groups that a killed supervisor left empty; young ones may be about to be entered."""
+    for leftover in base.glob("trainyard-*"):
+        with contextlib.suppress(OSError):
+            if time.time() - leftover.stat().st_mtime > _YOUNG_SECONDS:
+                leftover.rmdir()

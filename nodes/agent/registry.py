@@ -16,6 +16,7 @@ from uuid import UUID
 from nodes.agent import procs, sandbox, workdir
 from nodes.agent.environment import ROOT
 from nodes.agent.files import write_json
+from nodes.agent.kill import sweep_cgroups
 from nodes.agent.placement import Placement
 from nodes.agent.start import make_job_folder
 from nodes.agent.workdir import Launches, Workdir
@@ -58,6 +59,8 @@ class Registry:
     def adopt(self) -> None:
         """Take up every folder that an earlier agent left: running launches go on, untold ends are told."""
         self.launches.sweep()
+        if self._setting.cgroup is not None:
+            sweep_cgroups(self._setting.cgroup)
         for folder in self.launches:
             if not _is_token(folder.token):
                 continue
