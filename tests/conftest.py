@@ -24,6 +24,20 @@ def make_user(db):
     return make
 
 
+def pytest_addoption(parser):
+    parser.addoption("--database-only", action="store_true", help="only tests that use the database")
+
+
+def pytest_collection_modifyitems(config, items):
+    """On the second database the tests that use none would only prove the same again."""
+    if not config.getoption("--database-only"):
+        return
+    fixtures = {"db", "transactional_db", "live_server"}
+    kept = [item for item in items if item.get_closest_marker("django_db") or fixtures & set(item.fixturenames)]
+    config.hook.pytest_deselected(items=[item for item in items if item not in set(kept)])
+    items[:] = kept
+
+
 def pytest_sessionfinish(session, exitstatus):
     """In CI a skip is a failure: whatever a test needs must have been installed by then."""
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")

@@ -77,7 +77,7 @@ def unit_sqlite() -> int:
 
 def unit_postgres() -> int:
     with private_server() as url:
-        return pytest("-m", "not flow and not browser and not slow", "-n", "2", "--dist", "loadfile", DATABASE_URL=url)
+        return pytest(*UNIT, "--database-only", "-n", "2", "--dist", "loadfile", DATABASE_URL=url)
 
 
 def flows() -> int:
@@ -103,7 +103,7 @@ STEPS = [
     Step("front", "biome, tsc, vitest", front),
     Step("django", "migrations, checks, OpenAPI", django),
     Step("sqlite", "tests on SQLite", unit_sqlite),
-    Step("postgres", "the same on PostgreSQL, without the slow ones that touch no database", unit_postgres),
+    Step("postgres", "those that use the database, on PostgreSQL", unit_postgres),
     Step("flows", "whole stories with real processes", flows),
     Step("browser", "a real Chromium", browser),
 ]

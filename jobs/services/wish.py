@@ -11,10 +11,9 @@ from datasets.models import Version
 from datasets.states import VersionState
 from jobs.models import Checkpoint, CodeBundle, Job
 from jobs.scheduler.room import Room
-from jobs.scheduler.values import Need, NodeView
+from jobs.scheduler.values import Closed, Need, NodeView
 from jobs.services.snapshot import load_nodes, need_of
 from jobs.spec import RESERVED_ENV, JobSpec, RecipeCode, ScriptCode
-from nodes.states import NodeState
 from portal.accounts.limits import limits_of
 from portal.accounts.models import Membership, Team, User
 from portal.errors import DomainError, Invalid, OverLimit
@@ -132,7 +131,7 @@ def _secret_problems(spec: JobSpec, names: Sequence[str]) -> list[DomainError]:
 
 
 def _cluster_problems(spec: JobSpec) -> list[DomainError]:
-    nodes = [node for node in load_nodes() if node.closed != NodeState.NEW]
+    nodes = [node for node in load_nodes() if node.closed is not Closed.NEW]
     need = need_of(spec.model_dump(mode="json"))
     if not nodes:
         text = _("No node has joined this cluster yet: an admin makes a join code and starts the agent on a machine.")

@@ -24,7 +24,7 @@ def main() -> None:
         return  # the agent ended before we could ask to end with it
     app, pipe = make_app(os.environ.pop(URL), os.environ[QUEUE]), Path(os.environ[WAKE])
 
-    @app.task(name=LOOK_TASK)
+    @app.task(name=LOOK_TASK)  # type: ignore[untyped-decorator]  # Celery ships no types
     def look() -> None:
         wake.knock(pipe)
 
