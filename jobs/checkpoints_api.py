@@ -20,7 +20,12 @@ from datasets.tickets import PERSON_SECONDS
 from jobs.api import JobRows
 from jobs.models import Checkpoint, Job, Placement, Seat
 from jobs.queries import PAGE
-from jobs.serializers import CheckpointLinksSerializer, CheckpointSerializer, JobUsageSerializer, LiveSeatSerializer
+from jobs.results_serializers import (
+    CheckpointLinksSerializer,
+    CheckpointSerializer,
+    JobUsageSerializer,
+    LiveSeatSerializer,
+)
 from jobs.services.checkpoint_zip import zip_of
 from jobs.services.checkpoints import links
 from nodes.serializers import usage_body

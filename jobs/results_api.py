@@ -24,7 +24,7 @@ from jobs.queries import (
     names_of,
     read_query,
 )
-from jobs.serializers import (
+from jobs.results_serializers import (
     LogPageSerializer,
     LogSearchSerializer,
     LogStreamSerializer,
