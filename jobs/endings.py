@@ -57,6 +57,8 @@ def sentence_of(ending: Ending) -> str:
     if exit_ is None:
         return _("The node %(node)s was lost.") % {"node": ending.node}
     told = {"node": ending.node, "code": exit_.exit_code, "message": exit_.message.rstrip(". ")}
+    if exit_.cause is EndCause.EXITED and exit_.failed_rank is not None:
+        return _rank_sentence(exit_, {**told, "rank": exit_.failed_rank})
     if exit_.message:
         return _("On %(node)s: %(message)s.") % told
     if exit_.cause is EndCause.EXITED and exit_.signal is not None:
@@ -67,6 +69,15 @@ def sentence_of(ending: Ending) -> str:
     if exit_.cause is EndCause.EXITED:
         return _("On %(node)s the training ended with exit code %(code)s: its log says why.") % told
     return _cause_sentence(exit_.cause) % told
+
+
+def _rank_sentence(exit_: ExitReport, told: dict[str, object]) -> str:
+    if exit_.signal is not None:
+        return _("On %(node)s rank %(rank)d was killed by signal %(signal)s.") % {
+            **told,
+            "signal": name_of(exit_.signal),
+        }
+    return _("On %(node)s rank %(rank)d ended with exit code %(code)s: its log says why.") % told
 
 
 def name_of(number: int) -> str:

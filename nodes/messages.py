@@ -153,6 +153,7 @@ class ExitReport(_Message):
     cause: EndCause
     exit_code: int | None = None
     signal: int | None = None
+    failed_rank: int | None = None  # whose exit code or signal it is, where a rank failed by itself
     message: str = ""  # one sentence for a person
     result: dict[str, Any] | None = None  # `result.json` of the folder, when the launch wrote one
     is_complete: bool = False  # the completion marker of every rank is there: decides over the exit code

@@ -23,6 +23,7 @@ class End:
     message: str = ""
     exit_code: int | None = None
     signal: int | None = None
+    failed_rank: int | None = None  # whose exit code or signal it is, where a rank failed by itself
 
     def report(self, folder: Workdir, launch: Mapping[str, Any], *, processes_gone: bool) -> dict[str, Any]:
         """The fields of nodes.messages.ExitReport that are known on the node before streams are counted."""
@@ -34,6 +35,7 @@ class End:
             "cause": self.cause,
             "exit_code": self.exit_code,
             "signal": self.signal,
+            "failed_rank": self.failed_rank,
             "message": message.strip(),
             "result": result,
             "is_complete": is_complete(folder, launch),
@@ -57,6 +59,29 @@ def of_status(status: int, *, oom_kills: int) -> End:
     if number is not None:
         return End("exited", f"The launcher was ended by signal {number} ({signal.strsignal(number)}).", code, number)
     return End("exited", "" if code == 0 else f"The launcher ended with exit code {code}.", code, number)
+
+
+def of_ranks(end: End, folder: Workdir, launch: Mapping[str, Any]) -> End:
+    """The same end told by the rank that failed first, which a launcher of several does not say."""
+    if end.cause != "exited" or end.exit_code == 0:
+        return end
+    failures = [found for rank in launch["ranks"] if (found := _failure(folder, rank)) is not None]
+    if not failures:
+        return end
+    _, rank, code, number = min(failures, key=lambda failure: failure[0])
+    return End("exited", "", code, number, rank)
+
+
+def _failure(folder: Workdir, rank: int) -> tuple[float, int, int | None, int | None] | None:
+    """(when, rank, exit code, signal) from failed.<rank>; the job may have written anything there."""
+    raw = read_inside(folder.job, f"failed.{rank}", most_bytes=4096)
+    try:
+        told = json.loads(raw or b"")
+        code, number = told["exit_code"], told["signal"]
+        whole = [value for value in (code, number) if isinstance(value, int) and 0 < value < 256]
+        return (float(told["at_boot"]), rank, code, number) if len(whole) == 1 else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def _codes(status: int) -> tuple[int | None, int | None]:

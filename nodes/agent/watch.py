@@ -115,7 +115,8 @@ class Watch:
     def _judge(self, status: int) -> End:
         os.close(self._pidfd)
         if self.stop is None:
-            return verdict.of_status(status, oom_kills=procs.oom_kills() - self.started.oom_kills)
+            end = verdict.of_status(status, oom_kills=procs.oom_kills() - self.started.oom_kills)
+            return verdict.of_ranks(end, self.folder, self.launch)
         end = verdict.coded(self.stop["cause"], self.stop["message"], status)
         if end.cause == "exited" and end.exit_code == 0:
             return End("exited", end.message, exit_code=1)  # a rank that had to be stopped did not end well

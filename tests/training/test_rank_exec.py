@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -25,6 +26,13 @@ def has_marker(folder, rank: int = 1) -> bool:
     return (folder.path / f"complete.{rank}").exists()
 
 
+def failure(folder, rank: int = 1) -> tuple[int | None, int | None] | None:
+    """(exit code, signal) as noted for whoever asks which rank was first."""
+    path = folder.path / f"failed.{rank}"
+    told = json.loads(path.read_text()) if path.exists() else None
+    return (told["exit_code"], told["signal"]) if told else None
+
+
 def test_a_script_runs_as_under_python(folder):
     text = "import sys, os\nprint(sys.argv, __name__, os.path.basename(os.getcwd()), os.path.basename(sys.path[0]))"
     done = shim(folder, text, "--epochs", "3")
@@ -44,6 +52,7 @@ def test_both_streams_reach_the_log_at_once_and_are_appended(folder):
 def test_exit_codes_survive(folder, end):
     assert shim(folder, f"import sys, os\n{end}").returncode == 3
     assert not has_marker(folder)
+    assert failure(folder) == (3, None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL, signal.SIGABRT])
@@ -52,6 +61,7 @@ def test_a_death_by_signal_stays_one(folder, number):
     assert done.returncode == -number
     assert f"signal {int(number)}" in folder.log(1)
     assert not has_marker(folder)
+    assert failure(folder) == (None, int(number))
 
 
 def test_work_said_to_be_complete_outlives_an_abort_at_exit(folder):
@@ -76,6 +86,7 @@ while True: signal.pause()
     assert process.wait(10) == 0
     assert folder.log(1) == "up\nbye\n"
     assert not has_marker(folder)
+    assert failure(folder) is None
 
 
 def test_leaving_because_the_portal_asked_is_no_completion(folder):

@@ -6,7 +6,8 @@
 
 Standard library only, and as little of it as possible: this runs before every rank. It stays as the script's parent, so
 that exit codes and signals survive whatever the script does (os._exit, exec, a crash while the interpreter shuts down),
-and so that `complete.<rank>` appears only when the script ended well by itself, not because it was told to stop.
+and so that `complete.<rank>` or `failed.<rank>` appears only when the script ended by itself, not because it was told
+to stop: of a gang that breaks, this tells who was first.
 """
 
 import ctypes
@@ -14,6 +15,7 @@ import json
 import os
 import signal
 import sys
+import time
 
 FORWARDED = (
     signal.SIGTERM,
@@ -37,8 +39,8 @@ def main(arguments: list[str]) -> int:
     code = f"{folder}/code"
     os.chdir(code if argv[1:3] != ["-u", "-m"] and os.path.isdir(code) else folder)  # noqa: PTH112
     status, was_stopped = run(argv)
-    if status == 0 and not was_stopped and not is_told_to_stop(folder):
-        note_complete(folder, rank)
+    if not was_stopped and not is_told_to_stop(folder):
+        note_end(folder, rank, status)
     return leave_like(status)
 
 
@@ -108,11 +110,30 @@ def is_told_to_stop(folder: str) -> bool:
         return False
 
 
-def note_complete(folder: str, rank: str) -> None:
-    unfinished = f"{folder}/.complete.{rank}"
+def note_end(folder: str, rank: str, status: int) -> None:
+    """complete.<rank>, empty, or failed.<rank> with how and when (seconds since boot)."""
+    if status == 0:
+        write_whole(folder, f"complete.{rank}", "")
+        return
+    was_killed = os.WIFSIGNALED(status)
+    told = {
+        "exit_code": None if was_killed else os.WEXITSTATUS(status),
+        "signal": os.WTERMSIG(status) if was_killed else None,
+        "at_boot": time.clock_gettime(time.CLOCK_BOOTTIME),
+    }
+    try:
+        write_whole(folder, f"failed.{rank}", json.dumps(told))
+    except OSError as error:  # a full disk, which may be why it failed: the exit code is still the script's
+        os.write(2, f"rank_exec: how the script ended could not be noted: {error.strerror}\n".encode())
+
+
+def write_whole(folder: str, name: str, text: str) -> None:
+    unfinished = f"{folder}/.{name}"
     with open(unfinished, "wb") as file:  # noqa: PTH123
+        file.write(text.encode())
+        file.flush()
         os.fsync(file.fileno())
-    os.rename(unfinished, f"{folder}/complete.{rank}")  # noqa: PTH104
+    os.rename(unfinished, f"{folder}/{name}")  # noqa: PTH104
 
 
 def leave_like(status: int) -> int:
