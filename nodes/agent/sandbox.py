@@ -122,6 +122,7 @@ def bubblewrap_argv(folder: Path, *, uid: int | None, argv: Sequence[str]) -> li
     """The whole command line. Under root bwrap keeps root to set up, and setpriv gives it up inside."""
     line = ["bwrap", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--die-with-parent", "--new-session"]
     line += ["--proc", "/proc", "--dev", "/dev", "--perms", "0755", "--dir", "/etc", "--perms", "0755", "--dir", "/run"]
+    line += ["--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108 - semaphores and tensors of data loaders
     line += ["--bind", str(folder / "tmp"), "/tmp"]  # noqa: S108 - first, for what follows may lie below it
     for path in (*SYSTEM_FOLDERS, *SYSTEM_FILES):
         if Path(path).is_symlink() and path in SYSTEM_FOLDERS:
