@@ -83,9 +83,11 @@ class Client:
         return "" if answer.status_code == 404 else self._read(answer).text
 
     def wait_log(self, job: int, text: str, rank: int = 0, *, seconds: float = 60) -> str:
-        return wait_for(
-            f"'{text}' in the log of job {job}", lambda: (log := self.log(job, rank)) if text in log else "", seconds
-        )
+        def there() -> str:
+            log = self.log(job, rank)
+            return log if text in log else ""
+
+        return wait_for(f"'{text}' in the log of job {job}", there, seconds)
 
     def log_facts(self, job: int, rank: int = 0) -> Any:
         return next(each for each in self.get(f"/jobs/{job}/logs/") if each["rank"] == rank)
@@ -151,4 +153,4 @@ def once_each(points: list[dict[str, str]], first: int, last: int, rank: int = 0
     missing = [step for step in range(first, last + 1) if step not in seen]
     strange = [step for step in seen if not first <= step <= last]
     twice = [step for step, count in seen.items() if count > 1]
-    assert not (missing or strange or twice), f"missing {missing[:5]}, strange {strange[:5]}, twice {twice[:5]}"
+    assert {"missing": missing, "strange": strange, "twice": twice} == {"missing": [], "strange": [], "twice": []}

@@ -36,7 +36,7 @@ def wait_for(what: str, condition: Callable[[], Found], seconds: float = 60.0) -
 
 
 def processes_with(*marks: str) -> list[psutil.Process]:
-    """Live processes, but for this one, that hold one of the texts in their arguments, environment or working folder."""
+    """Live processes, but for this one, that hold one of the texts in arguments, environment or working folder."""
     found = []
     for process in psutil.process_iter():
         try:
@@ -66,7 +66,7 @@ class Node:
         with (self.state / "agent.log").open("ab") as log:
             self._process = subprocess.Popen(
                 command, cwd=ROOT, env=self._environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                start_new_session=True, preexec_fn=die_with_parent,
+                start_new_session=True, preexec_fn=die_with_parent,  # noqa: PLW1509 - nothing but a system call
             )  # fmt: skip
 
     @property
@@ -131,7 +131,7 @@ class Rig:
             self._up = subprocess.Popen(
                 [sys.executable, "manage.py", "up", "--nodes", "0"],
                 cwd=ROOT, env=self._environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
-                start_new_session=True, preexec_fn=die_with_parent,
+                start_new_session=True, preexec_fn=die_with_parent,  # noqa: PLW1509 - nothing but a system call
             )  # fmt: skip
         wait_for(f"the portal is up, see {self.var}/up.out", (self.var / "up.json").exists, 120)
         self.url = json.loads((self.var / "up.json").read_text())["url"]

@@ -89,8 +89,7 @@ def test_a_waiting_job_is_cancelled_at_once_and_by_nobody_else(rig: Rig, ada: Cl
         job = ada.submit(own("print('never')"))
         waiting = wait_for("why it waits", lambda: ada.job(job)["waiting_text"])
         assert waiting == (
-            "It needs 1 cpu device on one node and would fit on one, two, which takes no new jobs:"
-            " an admin can reopen it."
+            "It needs 1 device on one node and would fit on one, two, which takes no new jobs: an admin can reopen it."
         )
         bob = Client(rig.url, rig.tokens["bob"])
         assert bob.http.post(f"/jobs/{job}/cancel/").status_code == 404

@@ -79,7 +79,7 @@ if __name__ == "__main__":
     ("script", "end"),
     [
         (FAILS, "rank 0 ended with exit code 3"),
-        (DIES, "rank 0 was ended by signal 11 (SIGSEGV)"),
+        (DIES, "rank 0 was killed by signal 11 (SIGSEGV)"),
         (RAISES, "rank 0 ended with exit code 1"),
     ],
     ids=["exit", "signal", "exception"],
@@ -145,7 +145,7 @@ def test_metrics_with_strange_names_and_values(ada: Client):
     names = {piece["name"] for piece in ada.get(f"/jobs/{job}/series/")["pieces"]}
     assert {len(name) for name in names if name.startswith("x")} == {200}
     assert {"loss", "y␀<script>"} < names
-    assert [row["value"].lower() for row in ada.points(job, "loss")] == ["1.0", "nan", "3.0"]
+    assert [row["value"].lower() for row in ada.points(job, "loss")] == ["1", "nan", "3"]
     assert "“loss” is not finite since step 2." in [event["text"] for event in ada.events(job)]
     assert "metric names are cut to 200 characters" in ada.log(job)
 
@@ -178,5 +178,5 @@ def test_a_metric_of_every_step_stands_though_the_script_dies_at_once(ada: Clien
     script += "trainyard.flush()\nos.kill(os.getpid(), signal.SIGKILL)\n"
     job = ada.submit(own(script))
     done = ada.wait_end(job)
-    assert "rank 0 was ended by signal 9 (SIGKILL)" in done["reason_text"]
+    assert "rank 0 was killed by signal 9 (SIGKILL)" in done["reason_text"]
     once_each(ada.points(job, "loss"), 1, 500)

@@ -32,7 +32,7 @@ def test_jobs_of_a_lost_machine_continue_from_their_newest_checkpoint(rig: Rig, 
     assert [node["state"] for node in nodes_of(ada) if node["name"] == lost] == ["lost"]
     waiting = wait_for("why the gang waits", lambda: ada.job(gang)["waiting_text"])
     assert waiting == (
-        "It needs 1 cpu device on each of 2 nodes and would fit on "
+        "It needs 1 device on each of 2 nodes and would fit on "
         f"{lost}, which does not answer: it starts when it is back."
     )
 

@@ -83,7 +83,7 @@ def test_a_copied_id_names_both_and_starts_nothing(rig: Rig, ada: Client, admin:
         job = ada.submit(own("print('at last')", nodes=2))
         waiting = wait_for("why it waits", lambda: ada.job(job)["waiting_text"])
         assert waiting == (
-            "It needs 1 cpu device on each of 2 nodes and would fit on two, whose id two machines use:"
+            "It needs 1 device on each of 2 nodes and would fit on two, whose id two machines use:"
             " an admin must end one."
         )
         assert ada.job(running)["state"] == "running"

@@ -1,4 +1,4 @@
-"""Every part of the portal and of a node is killed in mid-job, one story each; the training goes on and nothing is lost."""
+"""Every part of the portal and of a node is killed in mid-job; the training goes on and nothing is lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a file to a curve: upload, inspection, label, a wish as YAML and as JSON, two nodes, one curve, all that is left."""
+"""From a file to a curve: upload, inspection, label, a wish as YAML, two nodes, one curve, and all that is left."""
 
 from __future__ import annotations
 
