@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pytest
 from django.utils import timezone
@@ -11,6 +12,7 @@ from jobs.forms import JobForm, field_of, initial_of
 from jobs.models import Job
 from jobs.spec import JobSpec
 from jobs.states import JobState
+from portal.accounts.services import set_quota
 from tests.builders import make_node
 from tests.conftest import DATA
 
@@ -23,8 +25,12 @@ SCRIPT = {
     "nodes": "1",
     "devices": "1",
 }
+RECIPE = {**SCRIPT, "code_kind": "recipe", "version": "1", "epochs": "1"}
 # The cases' short names and the form's fields.
-FIELDS = {"lr": "learning_rate", "batch_size": "batch_size", "epochs": "epochs"}
+FIELDS = {"lr": "learning_rate", "gpus_per_node": "devices", "script": "entry"}
+SETTINGS = json.loads((DATA / "config" / "job_settings.json").read_text())
+# A form has no YAML and no unknown keys; REST takes those two cases.
+CASES = [case for case in SETTINGS["cases"] if case["id"] not in ("lr_yaml", "unknown_key")]
 
 
 @pytest.fixture
@@ -89,20 +95,32 @@ def test_checking_writes_nothing_and_answers_by_field(ada, client):
     assert "rank_exec.py" in fine["plan"]
 
 
-@pytest.mark.parametrize(
-    "case", json.loads((DATA / "config" / "job_settings.json").read_text())["cases"], ids=lambda c: c["id"]
-)
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 def test_settings_of_the_cases_are_read_as_they_say(ada, client, case):
-    settings = case["settings"]
-    if not isinstance(settings, dict) or not set(settings) <= set(FIELDS):
-        pytest.skip("not a setting of this form")
-    recipe = {"name": "x", "code_kind": "recipe", "version": "1", "nodes": "1", "devices": "1", "epochs": "1"}
-    given = {FIELDS[name]: str(value) for name, value in settings.items()}
-    errors = client.post("/jobs/check/", {**recipe, **given}).json()["errors"]
-    wrong = {FIELDS[name] for name in case["error_names"]}
-    assert wrong <= set(errors)
+    for _ in range(SETTINGS["cluster"]["nodes"]):
+        make_node(devices=SETTINGS["cluster"]["gpus_per_node"])
+    set_quota(None, ada, max_devices=SETTINGS["cluster"]["user_gpu_quota"])
+    given = {FIELDS.get(name, name): as_typed(value) for name, value in case["settings"].items()}
+    base = RECIPE if {"learning_rate", "batch_size", "seed", "epochs"} & set(given) else SCRIPT
+    is_gang = {"nodes", "devices"} & set(given)
+    answer = client.post("/jobs/check/", {**base, **({"strategy": "ddp"} if is_gang else {}), **given})
+    errors = answer.json()["errors"]
     if case["decision"] == "accept":
         assert not set(given) & set(errors)
+        return
+    assert set(given) & set(errors), errors
+    told = json.dumps(errors, ensure_ascii=False)
+    for name in case["error_names"]:
+        assert FIELDS.get(name, name) in told
+
+
+def as_typed(value) -> str:
+    """What a person types into the field."""
+    if isinstance(value, list):
+        return shlex.join(value)
+    if isinstance(value, dict):
+        return "\n".join(f"{name}={text}" for name, text in value.items())
+    return str(value)
 
 
 def test_submitting_twice_makes_one_job(ada, client):
