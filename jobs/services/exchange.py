@@ -48,14 +48,16 @@ def exchange(node: Node, message: Exchange) -> Reply:
     if message.node_id != node.pk:
         raise Forbidden("node_id", _("This token belongs to another node: let the agent join again."))
     heard = hear(node.pk, message)
-    if not heard.is_current:
-        return Reply(conflict=heard.node.conflict or None)
     is_conflict = heard.node.state == NodeState.CONFLICT
+    if not heard.is_current and not is_conflict:
+        return Reply()
     own = _own_placements(node, message.placements)
     quarantined = [report.token for report in message.placements if report.token not in own]
     closed = [
         report.token for report in message.placements if report.token in own and take_report(own[report.token], report)
     ]
+    if not heard.is_current:  # nothing starts, but what runs there goes on, can be stopped and may end
+        return desired_state(heard.node, closed=closed, quarantined=quarantined, is_conflict=True)
     if heard.is_in_order and not is_conflict:
         _miss_the_silent(heard, set(own))
     if heard.is_rebooted:

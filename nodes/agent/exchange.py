@@ -94,15 +94,14 @@ class Session:
 
     def _obey(self, reply: Reply) -> None:
         """Stops before launches: an order that comes with its own stop must not start."""
-        if reply.conflict:
-            if reply.conflict != self._conflict:
-                log.error("this node id is in use twice, nothing is started: %s", reply.conflict)
-            self._conflict = reply.conflict
-            return
-        self._conflict = None
+        if reply.conflict and reply.conflict != self._conflict:
+            log.error("this node id is in use twice, nothing is started: %s", reply.conflict)
+        self._conflict = reply.conflict
         for order in reply.stops:
-            _carry_out("a stop", self._registry.stop, order)
-        for launch in reply.launches:
+            # In a conflict a stop may be meant for the other one: no tombstone may speak for what runs there.
+            if not reply.conflict or self._registry.get(order.token) is not None:
+                _carry_out("a stop", self._registry.stop, order)
+        for launch in [] if reply.conflict else reply.launches:
             _carry_out("a launch", self._registry.accept, launch)
         for go in reply.gos:
             _carry_out("a go", self._registry.go, go)

@@ -31,13 +31,15 @@ class Heard:
 
 
 def hear(node_id: UUID, message: Exchange) -> Heard:
-    """Record it. A former session that speaks on puts the node in conflict, until one of the two has been silent."""
+    """Record it. A former session that speaks on puts the node in conflict, until one of the two has been silent:
+    it may well be the newer one, on a copied machine, that is ended. Then the former one counts again.
+    """
     now = timezone.now()
     with transaction.atomic():
         node = Node.objects.select_for_update(no_key=True).get(pk=node_id)
         before = (node.session, node.boot_id, node.counter, node.state)
         is_former = node.former_session is not None and message.session == node.former_session
-        if is_former:
+        if is_former and not _is_silent_since(node.exchanged_at, now):
             _hear_former(node, message, now)
             return Heard(node, is_current=False, is_new_session=False, is_rebooted=False, is_in_order=False)
         is_new = node.session != message.session
@@ -71,6 +73,7 @@ def _hear_former(node: Node, message: Exchange, now: datetime) -> None:
         "d": message.address,
     }
     _change(node, changes if first else {"former_counter": changes["former_counter"], "former_at": now})
+    Node.objects.filter(pk=node.pk).update(exchanges=F("exchanges") + 1)  # somebody lives there: it is not lost
     if first:
         add_node_event(node.pk, "conflict", node.conflict)
         hint("master")
@@ -91,16 +94,16 @@ def _hear_current(node: Node, message: Exchange, now: datetime, *, is_new: bool)
         changes |= {"former_session": node.session, "former_counter": node.counter, "former_at": None}
     if message.facts is not None:
         changes["facts"] = message.facts.model_dump(mode="json")
-    if node.state != NodeState.CONFLICT or _is_settled(node, now):
+    is_back = message.session == node.former_session
+    if node.state != NodeState.CONFLICT or is_back or _is_silent_since(node.former_at, now):
         changes |= {"state": NodeState.ONLINE, "conflict": ""}
     _change(node, changes)
     Node.objects.filter(pk=node.pk).update(exchanges=F("exchanges") + 1, rev=F("rev") + 1)
     node.rev += 1
 
 
-def _is_settled(node: Node, now: datetime) -> bool:
-    silence = timedelta(seconds=settings.NODE_LOST_SECONDS)
-    return node.former_at is None or now - node.former_at > silence
+def _is_silent_since(heard_at: datetime | None, now: datetime) -> bool:
+    return heard_at is None or now - heard_at > timedelta(seconds=settings.NODE_LOST_SECONDS)
 
 
 def _newest_usage(node: Node, message: Exchange) -> dict[str, Any]:

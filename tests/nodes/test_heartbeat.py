@@ -8,17 +8,23 @@ from uuid import uuid4
 import pytest
 from django.utils import timezone
 
-from nodes.messages import DeviceReport, UsageSample
+from jobs.models import Job
+from jobs.services.stop import cancel_job
+from nodes.messages import DeviceReport, EndCause, UsageSample
 from nodes.models import Device, Node, UsageBatch
 from nodes.services.usage import keep_usage, read_usage, sweep_usage
 from nodes.states import NodeState
-from tests.builders import FakeAgent, make_job, make_node, schedule
+from tests.builders import FakeAgent, bring_up, make_job, make_node, schedule
 
 pytestmark = pytest.mark.django_db
 
 
 def fresh(node: Node) -> Node:
     return Node.objects.get(pk=node.pk)
+
+
+def fresh_job(job: Job) -> Job:
+    return Job.objects.get(pk=job.pk)
 
 
 def test_the_first_exchange_makes_a_node_online():
@@ -79,6 +85,43 @@ def test_orders_wait_while_a_conflict_lasts_and_it_ends_by_silence():
     assert reply.conflict is None
     assert reply.launches
     assert fresh(node).state == NodeState.ONLINE
+
+
+def test_when_the_newer_agent_is_ended_the_former_one_counts_again():
+    """A machine was copied with its id and the copy is switched off: what runs on the first one was never lost."""
+    node = make_node()
+    first, copy = FakeAgent(node, address="10.0.0.1"), FakeAgent(node, address="10.0.0.2")
+    job = make_job()
+    schedule()
+    bring_up(first)
+    copy.exchange()
+    first.exchange()
+    assert first.exchange().conflict
+    before = fresh(node).exchanges
+    assert first.exchange().conflict
+    assert fresh(node).exchanges == before + 1  # somebody lives there
+    Node.objects.filter(pk=node.pk).update(exchanged_at=timezone.now() - timedelta(seconds=50))
+    assert first.exchange().conflict is None
+    now = fresh(node)
+    assert (now.state, now.address, now.session) == (NodeState.ONLINE, "10.0.0.1", first.session)
+    first.end()
+    assert fresh_job(job).state == "succeeded"
+
+
+def test_what_runs_in_a_conflict_can_be_stopped_and_its_end_is_taken():
+    node = make_node()
+    first, copy = FakeAgent(node), FakeAgent(node)
+    job = make_job()
+    schedule()
+    bring_up(first)
+    copy.exchange()
+    first.exchange()
+    first.exchange()
+    assert fresh(node).state == NodeState.CONFLICT
+    cancel_job(job.owner, job)
+    assert [stop.token for stop in first.exchange().stops] == [first.token]
+    first.end(cause=EndCause.STOPPED)
+    assert fresh_job(job).state == "cancelled"
 
 
 def test_devices_follow_the_reports():
