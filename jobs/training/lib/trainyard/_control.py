@@ -30,6 +30,8 @@ def should_stop() -> str | None:
     The first call takes over SIGTERM (unless the script handles it): it then means 'stop soon', not 'die now'.
     """
     _listen_for_sigterm()
+    if _State.sigterm_came and not _State.control.get("stop"):
+        _State.control_read_at = -math.inf  # the reason was written just before the signal was sent
     reason = _read_control().get("stop")
     return str(reason) if reason else ("SIGTERM" if _State.sigterm_came else None)
 
