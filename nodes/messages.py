@@ -239,6 +239,7 @@ class Reply(_Message):
     """The node's whole desired state. Absence means nothing: a stop is said."""
 
     next_after_seconds: float = 5.0
+    ship_every_seconds: float = 0.1  # how long points and log lines may gather on the node before they are sent
     launches: list[Launch] = Field(default_factory=list)  # repeated until reported ACCEPTED
     gos: list[Go] = Field(default_factory=list)  # repeated until reported RUNNING
     stops: list[StopOrder] = Field(default_factory=list)  # repeated until reported ENDED
@@ -335,7 +336,7 @@ class CheckpointFile(_Message):
 
 class CheckpointOffer(_Message):
     token: UUID
-    step: int = Field(ge=0)
+    step: int = Field(ge=0, lt=1 << 63)
     saved_at: float
     files: list[CheckpointFile] = Field(max_length=10_000)
     metrics: dict[str, float] = Field(default_factory=dict)

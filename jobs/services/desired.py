@@ -24,6 +24,7 @@ logger = logging.getLogger(__name__)
 
 SOON_SECONDS = 0.2  # a phase changes, or somebody watches
 TRAINING_SECONDS = 1.0
+SHIP_SOON_SECONDS, SHIP_SECONDS = 0.1, 1.0  # a request costs the portal more than the few points that gather meanwhile
 IDLE_SECONDS = 5.0
 WATCHED_SECONDS = 10.0
 DEFAULT_GRACE_SECONDS = 30.0
@@ -40,6 +41,7 @@ def desired_state(node: Node, *, closed: list[UUID], quarantined: list[UUID], is
     launches = [launch for placement in growing for launch in _launch(placement)]
     return Reply(
         next_after_seconds=_next_after(placements),
+        ship_every_seconds=SHIP_SOON_SECONDS if _is_urgent(placements) else SHIP_SECONDS,
         launches=launches,
         gos=_gos(growing),
         stops=stops,
@@ -113,9 +115,13 @@ def _is_ready(placement: Placement) -> bool:
 def _next_after(placements: list[Placement]) -> float:
     if not placements:
         return _before_late(IDLE_SECONDS)
+    return SOON_SECONDS if _is_urgent(placements) else _before_late(TRAINING_SECONDS)
+
+
+def _is_urgent(placements: list[Placement]) -> bool:
+    """A phase changes, or somebody watches."""
     is_changing = any(must_stop(placement) or placement.state in _ON_THE_WAY for placement in placements)
-    is_watched = any(_is_watched(placement.attempt) for placement in placements)
-    return SOON_SECONDS if is_changing or is_watched else _before_late(TRAINING_SECONDS)
+    return is_changing or any(_is_watched(placement.attempt) for placement in placements)
 
 
 def _before_late(seconds: float) -> float:

@@ -10,6 +10,8 @@ from django.db.models import Count, Q, Sum
 from django.utils import timezone
 
 from jobs.models import Attempt, Checkpoint, Job, JobEvent, Placement, Stream
+from jobs.services.desired import WATCHED_SECONDS
+from jobs.services.placements import wake_nodes
 from jobs.states import OPEN
 from nodes.models import Node
 
@@ -19,10 +21,13 @@ MAX_CHECKPOINTS = 200
 
 
 def mark_watched(job: Job) -> None:
-    """Somebody has the job's page open."""
-    now = timezone.now()
-    if job.state in OPEN and (job.watched_at is None or job.watched_at < now - timedelta(seconds=WATCH_SECONDS)):
-        Job.objects.filter(pk=job.pk).update(watched_at=now)
+    """Somebody has the job's page open. The first one wakes its nodes, which come rarely while nobody looks."""
+    age = None if job.watched_at is None else timezone.now() - job.watched_at
+    if job.state not in OPEN or (age is not None and age < timedelta(seconds=WATCH_SECONDS)):
+        return
+    Job.objects.filter(pk=job.pk).update(watched_at=timezone.now())
+    if age is None or age > timedelta(seconds=WATCHED_SECONDS):
+        wake_nodes(job)
 
 
 def job_state(job: Job) -> dict[str, Any]:

@@ -117,7 +117,8 @@ def _read_offer(placement: Placement, folder: Path, place: str) -> CheckpointOff
             files=listed,
             metrics=manifest.get("metrics") or {},
         )
-    except (ValueError, KeyError, TypeError, ValidationError) as error:
+        offer.model_dump_json()  # a name that is no text could never be told
+    except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
         raise Unusable(f"its manifest is not understood ({error})") from error
     for file in offer.files:
         _check(folder, place, file)

@@ -23,6 +23,7 @@ MEMORY_EVERY = 10  # exchanges between two looks at our own memory
 @dataclass(frozen=True)
 class Outcome:
     next_after_seconds: float
+    ship_every_seconds: float
     broker: BrokerLogin | None
 
 
@@ -53,7 +54,8 @@ class Session:
         _carry_out("noting the exchange", workdir.note_exchange, self._registry.launches.place)
         self._facts_told = not reply.resend_facts
         self._obey(reply)
-        return Outcome(0.0 if reply.resend_facts else reply.next_after_seconds, reply.broker)
+        pause = 0.0 if reply.resend_facts else reply.next_after_seconds
+        return Outcome(pause, reply.ship_every_seconds, reply.broker)
 
     def _message(self) -> Exchange:
         self._counter += 1
@@ -118,8 +120,8 @@ class Session:
 
 
 def _carry_out(what: str, do: Callable[..., None], *arguments: object) -> None:
-    """A full disk fails one order, not the node: the portal repeats it until it is reported."""
+    """A full disk, or whatever a job left, fails one order and not the node: the portal repeats it until reported."""
     try:
         do(*arguments)
-    except OSError:
+    except Exception:
         log.exception("%s could not be carried out; it is tried again when it is repeated", what)

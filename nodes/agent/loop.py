@@ -62,10 +62,8 @@ class Agent:
         self._node = self._probe()
         self._registry = Registry(setting.state, self._node, self._fetcher.start)
         self._session = self._make_session()
-        self._helpers = (
-            Shipper(self._registry, Portal(self.me.portal, self.me.token)),
-            Keeper(self._registry, Portal(self.me.portal, self.me.token)),
-        )
+        self._shipper = Shipper(self._registry, Portal(self.me.portal, self.me.token))
+        self._helpers = (self._shipper, Keeper(self._registry, Portal(self.me.portal, self.me.token)))
 
     def run(self) -> None:
         """Until SIGTERM or SIGINT. Launches and their supervisors go on; the next agent adopts them."""
@@ -98,6 +96,7 @@ class Agent:
             return min(LONGEST_PAUSE_SECONDS, 0.25 * 2 ** min(failures, 10)) * random.uniform(0.5, 1.0), failures + 1
         if failures:
             log.info("the portal answers again")
+        self._shipper.every_seconds = outcome.ship_every_seconds
         if outcome.broker is not None and self._setting.with_celery:
             self._celery.use(outcome.broker)
         return outcome.next_after_seconds, 0

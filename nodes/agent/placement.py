@@ -80,7 +80,9 @@ class Placement:
             return ExitReport(cause=EndCause.NEVER_STARTED, message="Stopped before its order came.")
         lengths = {spool.key: max(spool.size(), spool.acked) for spool in self.spools.values()}
         told = {key: length for key, length in lengths.items() if length}
-        return ExitReport.model_validate({**self.folder.read(workdir.EXIT), "streams": told})
+        exit_ = self.folder.read(workdir.EXIT)
+        is_gone = exit_["processes_gone"] or not self.is_stuck()  # what hung may have ended since
+        return ExitReport.model_validate({**exit_, "processes_gone": is_gone, "streams": told})
 
     def _phase(self) -> Phase:
         if self.folder.has(workdir.STARTED):

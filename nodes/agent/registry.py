@@ -100,7 +100,11 @@ class Registry:
             return
         folder = self.launches.at(order.token)
         folder.create()
-        folder.write(workdir.TOMBSTONE, {"reason": order.reason})
+        try:
+            folder.write(workdir.TOMBSTONE, {"reason": order.reason})
+        except OSError:
+            folder.remove()  # so that the repeated stop finds no folder that nobody reports
+            raise
         self._add(Placement(folder))
 
     def go(self, go: Go) -> None:

@@ -17,6 +17,7 @@ from nodes.messages import MAX_STREAM_BODY, Batch, StreamAck, pack_batches
 log = logging.getLogger(__name__)
 LOOK_SECONDS = 0.1
 IDLE_SECONDS = 0.5
+MUCH_BYTES = 256 * 1024
 LONGEST_PAUSE_SECONDS = 15.0
 PERSIST_SECONDS = 2.0
 PROBLEM_SECONDS = 5.0  # a stream that the portal cannot take now leaves its turns to others for so long
@@ -32,6 +33,8 @@ class Shipper(threading.Thread):
         self._turn = 0
         self._failures = 0
         self._persisted_at = 0.0
+        self._shipped_at = 0.0
+        self.every_seconds = LOOK_SECONDS  # how long news may gather; the portal says so at each exchange
 
     def close(self) -> None:
         self._stop_asked.set()
@@ -51,10 +54,11 @@ class Shipper(threading.Thread):
     def _round(self) -> float:
         """Ship one body; how long to wait until the next look."""
         placements = [placement for placement in self._registry.all() if not placement.is_quarantined]
-        batches = self._collect(placements)
+        batches = self._collect(placements) if self._is_due(placements) else []
         self._persist(placements)
         if not batches:
             return LOOK_SECONDS if any(not p.has_ended() for p in placements) else IDLE_SECONDS
+        self._shipped_at = time.monotonic()
         try:
             answer = self._portal.streams(pack_batches(batches))
         except (PortalDown, Refused) as error:
@@ -66,6 +70,18 @@ class Shipper(threading.Thread):
         self._failures = 0
         self._apply(answer.acks)
         return 0.0 if sum(len(batch.payload) for batch in batches) > MAX_STREAM_BODY // 4 else LOOK_SECONDS
+
+    def _is_due(self, placements: list[Placement]) -> bool:
+        """Time has passed, much has gathered, or a launch has ended whose last words its job waits for."""
+        if time.monotonic() - self._shipped_at >= self.every_seconds:
+            return True
+        unsent = 0
+        for placement in placements:
+            behind = sum(max(0, spool.size() - spool.acked) for spool in placement.spools.values())
+            if behind and placement.has_ended():
+                return True
+            unsent += behind
+        return unsent > MUCH_BYTES
 
     def _collect(self, placements: list[Placement]) -> list[Batch]:
         """Streams take turns: who was left out of this body is first in the next."""

@@ -13,6 +13,7 @@ from nodes.agent.masking import mask_all, needles
 from nodes.agent.workdir import Workdir
 
 MAX_RESULT_BYTES = 256 * 1024
+MAX_RESULT_DEPTH = 64
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ def _failure(folder: Workdir, rank: int) -> tuple[float, int, int | None, int | 
         code, number = told["exit_code"], told["signal"]
         whole = [value for value in (code, number) if isinstance(value, int) and 0 < value < 256]
         return (float(told["at_boot"]), rank, code, number) if len(whole) == 1 else None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None
 
 
@@ -106,7 +107,20 @@ def _result(folder: Workdir, launch: Mapping[str, Any]) -> tuple[dict[str, Any] 
     if len(data) > MAX_RESULT_BYTES:
         return None, f"result.json is larger than {MAX_RESULT_BYTES // 1024} KiB and was left out."
     try:
-        value = json.loads(mask_all(data, needles(launch.get("secrets", {}).values())))
-    except ValueError as error:
-        return None, f"result.json is not JSON: {error}."
-    return (value, "") if isinstance(value, dict) else (None, "result.json holds no object.")
+        masked = mask_all(data, needles(launch.get("secrets", {}).values()))
+        value = json.loads(masked, parse_constant=lambda _: None)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, RecursionError) as error:
+        return None, f"result.json is not JSON that can be told: {error}."
+    if not isinstance(value, dict):
+        return None, "result.json holds no object."
+    if "\\u0000" in text or _is_deeper(value, MAX_RESULT_DEPTH):
+        return None, f"result.json holds a NUL character or more than {MAX_RESULT_DEPTH} levels and was left out."
+    return value, ""
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    """What is deeper, or no text, could be neither told nor stored: one job would silence its whole node."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return levels < 0 or any(_is_deeper(item, levels - 1) for item in inner)

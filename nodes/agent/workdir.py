@@ -51,9 +51,13 @@ class Workdir:
     def create(self) -> None:
         """FileExistsError when an order or a tombstone for this token came before."""
         self.place.mkdir(mode=0o711)
-        self.private.mkdir(mode=0o700)
-        sync_folder(self.place)
-        sync_folder(self.place.parent)
+        try:
+            self.private.mkdir(mode=0o700)
+            sync_folder(self.place)
+            sync_folder(self.place.parent)
+        except OSError:  # half a folder would pass for a known token, and its order never be taken
+            self.remove()
+            raise
 
     def read(self, name: str) -> Any:
         return read_json(self.private / name)

@@ -82,7 +82,7 @@ class Installation:
                 line = process.cmdline()
             except psutil.Error:
                 continue
-            if all(word in line for word in words):
+            if all(word in " ".join(line) for word in words):
                 found.append(process)
         return found
 
