@@ -140,10 +140,10 @@ class JobForm(forms.Form):
     epochs = _number(gettext_lazy("Epochs"), "20")
     steps = _number(gettext_lazy("Steps"))
     minutes = _number(gettext_lazy("Minutes"))
-    target_metric = _text(gettext_lazy("When this metric"), placeholder="val/accuracy")
+    target_metric = _text(gettext_lazy("When this metric"), placeholder="val_accuracy")
     target_mode = _choice(gettext_lazy("grows or shrinks"), list(_MODES), "max")
     target_value = _number(gettext_lazy("reaches"))
-    patience_metric = _text(gettext_lazy("When this metric"), placeholder="val/loss")
+    patience_metric = _text(gettext_lazy("When this metric"), placeholder="val_loss")
     patience_mode = _choice(gettext_lazy("no longer"), list(_MODES), "min")
     patience_epochs = _number(gettext_lazy("for so many epochs"))
 

@@ -26,6 +26,7 @@ def make_user(db):
 
 def pytest_addoption(parser):
     parser.addoption("--database-only", action="store_true", help="only tests that use the database")
+    parser.addoption("--screenshots", action="store_true", help="browser tests write frontend/screenshots/ anew")
 
 
 def pytest_collection_modifyitems(config, items):

@@ -50,6 +50,10 @@ export class Curves {
     this.empty = root.querySelector<HTMLElement>("[data-curves-empty]");
     this.tools = root.querySelector<HTMLElement>("[data-curve-tools]");
     this.bindTools();
+    // A copy of what is drawn, for whoever asks: a console, a test, an extension.
+    this.list.addEventListener("trainyard:copy", (event) => {
+      (event as CustomEvent<{ pieces: unknown[] }>).detail.pieces.push(...this.store.copy());
+    });
     this.themes.observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
   }
 

@@ -37,6 +37,7 @@ export class Chart {
     this.head.className = "chart-head";
     this.table.className = "chart-table";
     this.place.className = "chart-place";
+    this.place.setAttribute("role", "img");
     this.head.append(title, this.table);
     this.element.append(this.head, this.place);
     this.resize.observe(this.place);
@@ -50,6 +51,18 @@ export class Chart {
     if (this.plot && shape === this.shape) this.plot.setData(this.data());
     else this.build(shape);
     this.fillTable(null);
+    this.describe();
+  }
+
+  /** A canvas says nothing to a screen reader; these words do. */
+  private describe(): void {
+    const points = this.lines.reduce((sum, line) => sum + line.smoothX.length, 0);
+    this.element.dataset.points = String(points);
+    const last = shown(this.lines[0]?.last, 4);
+    this.place.setAttribute(
+      "aria-label",
+      t("{name}: {n} points, the newest {value}", { name: this.name, n: points, value: last }),
+    );
   }
 
   remove(): void {

@@ -39,6 +39,14 @@ export class SeriesStore {
     return [...new Set([...this.pieces.values()].map((piece) => piece.head.name))];
   }
 
+  /** Plain values, as the REST answer has them. */
+  copy(): { [key: string]: unknown }[] {
+    return [...this.pieces.values()].map(({ head, columns }) => ({
+      ...head,
+      ...Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, [...values]])),
+    }));
+  }
+
   of(name: string): Piece[] {
     return [...this.pieces.values()]
       .filter((piece) => piece.head.name === name)
