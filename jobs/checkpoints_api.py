@@ -42,8 +42,8 @@ MAX_ROWS = 2_000
 class CheckpointViewSet(JobRows):
     """Adds to /jobs/<id>/ what training saved."""
 
-    @extend_schema(summary="Checkpoints, newest first", responses=CheckpointSerializer(many=True))
-    @action(detail=True, filterset_class=None, query_parameters=PAGE)
+    @extend_schema(summary="Checkpoints, highest step first", responses=CheckpointSerializer(many=True))
+    @action(detail=True, filterset_class=None, ordering=("-step", "-id"), query_parameters=PAGE)
     def checkpoints(self, request: Request, pk: str) -> Response:
         page = self.paginate_queryset(self.get_object().checkpoints.select_related("attempt"))
         return self.get_paginated_response(CheckpointSerializer(page, many=True).data)
