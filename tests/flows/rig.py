@@ -156,7 +156,7 @@ class Rig:
             self._up.wait(60)
 
     def part(self, text: str) -> psutil.Process:
-        """A process of the portal: 'uvicorn', 'manage.py master', 'celery', 'broker.conf'."""
+        """A process of the portal: 'uvicorn', 'manage.py master', 'celery', '-server 127.0.0.1' (the broker)."""
         assert self._up is not None
 
         def find() -> psutil.Process | None:

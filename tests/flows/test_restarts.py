@@ -15,7 +15,7 @@ from tests.flows.rig import Rig, processes_with, wait_for
 from tests.flows.scripts import STEPPER
 
 pytestmark = [pytest.mark.flow, pytest.mark.timeout(240)]
-STEPS = 120
+STEPS = 90
 
 
 class Story:
@@ -31,6 +31,7 @@ class Story:
         for rank in (0, 1):
             ada.wait_step(self.job, 5, rank=rank)
         self.pids = self._ranks()
+        self.resets = self.listener.resets
 
     def _ranks(self) -> set[int]:
         return {one.pid for one in processes_with(self.mark)}
@@ -67,7 +68,7 @@ def test_broker_flushed_then_killed(rig: Rig, ada: Client, story: Story):
     client = connect(rig.broker_url(), 5)
     client.flushall()
     client.close()
-    rig.kill_part("broker.conf")
+    rig.kill_part("-server 127.0.0.1")
     story.goes_on()
     story.check_end()
     assert story.listener.connects == 1
@@ -76,7 +77,7 @@ def test_broker_flushed_then_killed(rig: Rig, ada: Client, story: Story):
 
 
 def test_broker_frozen_while_a_job_is_submitted(rig: Rig, ada: Client):
-    broker = rig.part("broker.conf")
+    broker = rig.part("-server 127.0.0.1")
     broker.suspend()
     try:
         story = Story(rig, ada, steps=30)
@@ -101,7 +102,7 @@ def test_agents_restarted(rig: Rig, story: Story, end_agents: Callable[[Rig], No
     story.goes_on()
     for node in rig.nodes.values():
         node.start()
-    story.ada.wait_step(story.job, 60)
+    story.ada.wait_step(story.job, 50)
     story.goes_on()
     story.check_end()
 
@@ -121,7 +122,7 @@ def test_web_restarted(rig: Rig, story: Story, number: int):
     story.goes_on()
     wait_for("the page has come back", lambda: story.listener.connects >= 2, 30)
     story.check_end()
-    assert story.listener.resets == 0
+    assert story.listener.resets == story.resets  # it went on where it was cut off
 
 
 def test_master_and_worker_restarted(rig: Rig, story: Story):
