@@ -151,6 +151,12 @@ def note_end(upload: Upload, epoch: int, offset: int) -> bool:
     return done
 
 
+def note_all_here(upload: Upload) -> None:
+    """Every byte is in the file, though its writer was taken over before it could say so. The caller holds the file."""
+    values = {"offset_bytes": upload.size_bytes, "unverified_from": None, "moved_at": timezone.now()}
+    Upload.objects.filter(pk=upload.pk, state=UploadState.OPEN).update(state=UploadState.FINISHING, **values)
+
+
 def abandon(upload: Upload) -> None:
     """Give it up: nothing of it stays, its room is free at once. Raises `Conflict` once all bytes are here."""
     if not Upload.objects.filter(pk=upload.pk, state=UploadState.OPEN).update(

@@ -98,6 +98,8 @@ async def _tell(exchange: Exchange) -> None:
     upload = await _blocking.run(find_own_upload, exchange.request, _upload_id(exchange))
     uploads.require_open(upload)
     offset = await _blocking.run(_true_offset, upload)
+    if await _blocking.run(_state, upload) == UploadState.FINISHING:
+        await _finish(upload)  # a client that reads of all its bytes sends nothing more
     name = base64.b64encode(upload.file_name.encode()).decode()
     length = [("Upload-Length", str(upload.size_bytes)), ("Upload-Metadata", f"filename {name}")]
     await exchange.reply(200, [*headers.ALWAYS, *length, *await _blocking.run(_progress, upload, offset)])
@@ -154,6 +156,8 @@ def _true_offset(upload: Upload) -> int:
     if file is not None:
         with file:
             settle(upload, file)
+            if file.size == upload.size_bytes:
+                uploads.note_all_here(upload)
             return file.size
     if upload.unverified_from is not None:
         return upload.unverified_from

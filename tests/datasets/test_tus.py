@@ -185,6 +185,20 @@ def test_racing_patches_write_every_byte_once(tus):
     assert content_of(Version.objects.get().stored) == body
 
 
+def test_a_writer_taken_over_after_the_last_byte_still_makes_a_dataset(tus):
+    """It could not say that all bytes are here; whoever asks for the offset next finishes the upload."""
+    address = tus.create(5).headers["Location"]
+    tus.patch(address, 0, b"a,b\n")
+    upload = Upload.objects.get()
+    file = staging().lock(upload.pk)
+    assert file is not None
+    with file:
+        file.append(b"1")
+    answer = tus.head(address)
+    assert (answer.headers["Upload-Offset"], answer.headers["Upload-State"]) == ("5", "done")
+    assert Version.objects.count() == 1
+
+
 def test_foreign_and_unknown_uploads_look_the_same(tus, make_user, make_token):
     address = tus.create(10).headers["Location"]
     stranger = Tus(str(tus.http.base_url), make_token(make_user("eve")))
