@@ -16,7 +16,7 @@ from nodes.agent.masking import held_back, mask_all, reach
 from nodes.agent.metrics import pack
 from nodes.messages import Batch, StreamHead
 
-LOG_PIECE = 256 * 1024
+LOG_PIECE = 1 << 20  # a flood fills whole requests; where several streams wait, each gets its share
 METRICS_PIECE = 512 * 1024  # a line longer than this is no point
 KEPT_TAIL = 1 << 20
 MOST_UNSENT_METRICS = 4 * 2**30  # weeks of points; a file made this long on purpose must not be read for ever
@@ -65,6 +65,7 @@ class Spool:
         self.rests_until = 0.0
         self.flow = Flow()
         self._names: set[str] = set()
+        self._place = f"{folder_of_job}/{file}"  # asked for often: no Path is made each time
         self._skip_to = 0  # the gap we left: [acked, _skip_to)
 
     @property
@@ -74,7 +75,7 @@ class Spool:
     def size(self) -> int:
         """Bytes that can be shipped; a link, or a file with a second name, is none of the job's own output."""
         try:
-            facts = (self.folder / self.file).lstat()
+            facts = os.lstat(self._place)
         except OSError:
             return 0
         return facts.st_size if stat.S_ISREG(facts.st_mode) and facts.st_nlink == 1 else 0
