@@ -1,5 +1,7 @@
 """One portal with two nodes and one Chromium for all stories; each story has a window of its own."""
 
+# ruff: noqa: F811 - a fixture that another one asks for is named like its import
+
 from __future__ import annotations
 
 import os
@@ -11,8 +13,8 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.browser.window import Window
-from tests.flows.conftest import ada, admin, rig, whole_rig  # noqa: F401 - the same portal as the flows' stories
 from tests.flows.client import Client
+from tests.flows.conftest import ada, admin, rig, whole_rig  # noqa: F401 - the same portal as the flows' stories
 from tests.flows.rig import ROOT, Rig
 
 FLAGS = [
@@ -55,7 +57,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def open_window(rig: Rig, browser: Browser) -> Iterator[OpenWindow]:
-    """open_window('ada', theme='dark', width=390): a signed-in window that fails the test for any error in its console."""
+    """open_window('ada', width=390): a signed-in window; any error in its console fails the test."""
     windows: list[Window] = []
 
     def open_one(person: str = "", *, theme: str = "light", width: int = 1440, height: int = 900) -> Window:

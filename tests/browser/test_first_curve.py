@@ -1,4 +1,4 @@
-"""The main road: a file is dropped, a job is submitted, its curves grow before the eyes, and what it left is taken home."""
+"""The main road: a file is dropped, a job is submitted, its curves grow, and what it left is taken home."""
 
 from __future__ import annotations
 
