@@ -12,10 +12,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+import numpy as np
 from django.db import DatabaseError, transaction
 from django.utils.translation import gettext as _
+from numpy.typing import NDArray
 
-from jobs.models import JobEvent, Placement, Stream
+from jobs.models import Job, JobEvent, Placement, Stream
 from jobs.series import compact, store
 from jobs.series.points import RECORD, unpack_records
 from jobs.services import logs
@@ -30,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 Key = tuple[UUID, int, str]  # token, rank, kind
 
+PROGRESS = "progress"  # the name that trainyard.progress() reports under
 UNKNOWN_TOKEN = "unknown token"  # noqa: S105  a name on the wire, no secret
 
 
@@ -152,6 +155,7 @@ class _Taker:
         self.rev = 0
         self.changed: dict[int, Stream] = {}
         self.news = _News()
+        self.progress: float | None = None
 
     def take(self, stream: Stream, batch: Batch) -> str:
         """Store what is new of a batch; says the problem, or ''."""
@@ -172,10 +176,13 @@ class _Taker:
         if head.kind == "log":
             logs.append(stream, batch.payload[max(0, stream.acked - head.offset) :], gap=gap, rev=rev)
         else:
+            records = unpack_records(batch.payload)
             try:
-                took = store.append(stream, self.job_id, head.names, unpack_records(batch.payload), rev)
+                took = store.append(stream, self.job_id, head.names, records, rev)
             except ValueError as error:
                 return str(error)
+            if head.rank == 0 and PROGRESS in head.names:
+                self._note_progress(records["value"][records["name"] == head.names.index(PROGRESS)])
             self.news.excess_names += took.excess_names
             self.news.not_finite = self.news.not_finite or took.not_finite
             stream.bad_lines += head.bad_lines
@@ -186,6 +193,11 @@ class _Taker:
         self.changed[stream.pk] = stream
         return ""
 
+    def _note_progress(self, values: NDArray[np.float64]) -> None:
+        finite = values[np.isfinite(values)]
+        if len(finite):
+            self.progress = min(1.0, max(0.0, float(finite[-1])))
+
     def _stamp(self) -> int:
         self.rev = self.rev or next_revision("jobs_job", self.job_id)
         return self.rev
@@ -194,6 +206,8 @@ class _Taker:
         fields = ["acked", "points", "gap_bytes", "bad_lines", "bad_samples", "rev"]
         for stream in self.changed.values():
             stream.save(update_fields=fields)
+        if self.progress is not None:
+            Job.objects.filter(pk=self.job_id).update(progress=self.progress)
 
 
 # --- events -----------------------------------------------------------------------------------------------------------

@@ -141,7 +141,20 @@ class Training:
         is_due = now - self.saved_at >= every
         steps = min(max(int(self.steps_since_look * LOOK_SECONDS / seconds), 1), 100_000)
         trainyard.report(self.position.step, samples_per_second=self.rows_since_look / seconds)
+        trainyard.progress(self._share_done(now))
         return [max(wishes[STOPPED], float(is_over)), max(wishes[CHECKPOINT_WANTED], float(is_due)), float(steps)]
+
+    def _share_done(self, now: float) -> float:
+        """0 to 1, by whichever condition of the spec will be met first at this pace."""
+        stop, at = self.spec.stop, self.position
+        shares = [0.0]
+        if stop.epochs is not None:
+            shares.append((at.epoch + at.row / self.samples.train_count) / stop.epochs)
+        if stop.steps is not None:
+            shares.append(at.step / stop.steps)
+        if stop.minutes is not None:
+            shares.append((now - self.started_at) / (stop.minutes * 60))
+        return min(1.0, max(shares))
 
     def _has_made_all_steps(self) -> bool:
         return self.spec.stop.steps is not None and self.position.step >= self.spec.stop.steps
@@ -192,6 +205,8 @@ class Training:
     def _end(self, reason: str, *, is_complete: bool) -> Outcome:
         if is_complete and (self.position.row or not self.metrics):
             self._measure()
+        if is_complete and self.ranks.is_first:
+            trainyard.progress(1.0)
         self._save()
         return Outcome(reason, is_complete, self.metrics, self.position)
 

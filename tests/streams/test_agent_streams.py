@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from jobs import agent_streams
+from jobs.models import Job
 from nodes.messages import MAX_STREAM_BODY, StreamAnswer, pack_batches
 from nodes.services.tokens import make_token
 
@@ -43,3 +44,11 @@ def test_broken_and_oversized_bodies_are_refused(client, shipping):
     assert post(client, b"x" * (agent_streams.MAX_BODY + 1), **headers).status_code == 413
     assert agent_streams.MAX_BODY >= MAX_STREAM_BODY
     assert client.get(URL, **headers).status_code == 405
+
+
+def test_the_progress_that_rank_0_told_last_is_the_jobs(client, shipping):
+    writer, headers = shipping
+    told = writer.batch([0.25, 0.5, 0.5, float("nan")], names=["progress", "loss", "progress", "progress"])
+    post(client, pack_batches([told]), **headers)
+    job = Job.objects.get(pk=writer.placement.attempt.job_id)
+    assert job.progress == 0.5

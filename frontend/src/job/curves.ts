@@ -13,6 +13,7 @@ const POINTS = 1000;
 const FIRST_NAMES = 12; // more are searched
 const PACE_MS = 250;
 const HEIGHT = 200;
+const PROGRESS = "progress"; // stands in the header as a bar
 
 export class Curves {
   private readonly store = new SeriesStore();
@@ -130,7 +131,7 @@ export class Curves {
 
   /** Which charts there are: names that the search lets through, the first dozen until more are asked for. */
   private layOut(): void {
-    const names = this.store.names();
+    const names = this.store.names().filter((name) => name !== PROGRESS);
     const search = this.tool<HTMLInputElement>("search");
     const wanted = (search?.value ?? "").trim().toLowerCase();
     if (search) search.hidden = this.store.namesTotal <= FIRST_NAMES;

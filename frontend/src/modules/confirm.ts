@@ -7,6 +7,7 @@ export function mount(form: HTMLElement): undefined {
   let timer = 0;
   const calm = (): void => {
     delete form.dataset.asked;
+    form.removeAttribute("hx-morph-skip");
     button.textContent = before;
     button.classList.remove("btn-danger");
   };
@@ -17,6 +18,7 @@ export function mount(form: HTMLElement): undefined {
     }
     event.preventDefault();
     form.dataset.asked = "1";
+    form.setAttribute("hx-morph-skip", ""); // a part that refreshes itself must not take the question back
     button.textContent = form.dataset.confirm ?? before;
     button.classList.add("btn-danger");
     clearTimeout(timer);

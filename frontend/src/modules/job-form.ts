@@ -66,7 +66,7 @@ export function mount(root: HTMLElement): () => void {
       const checked = (await answer.json()) as Checked;
       showErrors(checked.errors);
       // The fragment is the portal's own template; every value in it was escaped there.
-      if (plan) plan.innerHTML = checked.plan;
+      if (plan) replaceKeepingOpen(plan, checked.plan);
     } catch (error) {
       if (error instanceof DOMException && error.name === "AbortError") return;
       // A lost connection changes nothing on the page; the next key tries again.
@@ -165,4 +165,11 @@ function keepTab(event: KeyboardEvent): void {
   event.preventDefault();
   area.setRangeText("    ", area.selectionStart, area.selectionEnd, "end");
   area.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
+/** What was unfolded stays so. */
+function replaceKeepingOpen(place: HTMLElement, html: string): void {
+  const before = [...place.querySelectorAll("details")].map((one) => one.open);
+  place.innerHTML = html;
+  for (const [i, one] of [...place.querySelectorAll("details")].entries()) one.open = before[i] ?? false;
 }
