@@ -21,7 +21,7 @@ from portal.processes import die_with_parent
 ROOT = Path(__file__).parents[2]
 SLOTS = 6
 # A node that is busy must not look lost on a loaded machine; a launch that outlives the tests must end some day.
-TIMES = {"NODE_LOST_SECONDS": "12", "LEASE_SECONDS": "120", "MASTER_TICK_SECONDS": "0.3"}
+TIMES = {"NODE_LOST_SECONDS": "10", "LEASE_SECONDS": "120", "MASTER_TICK_SECONDS": "0.3"}
 _HIDDEN = ("REDIS_URL", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "STORAGE_URL", "SECRET_KEY")
 Found = TypeVar("Found")
 
@@ -99,7 +99,7 @@ class Node:
         return not left
 
     def processes(self) -> list[psutil.Process]:
-        return processes_with(f"{self.state}/")
+        return processes_with(f"{self.state}/", f"{self.state}\0")
 
     def _run(self, *arguments: str, told: str) -> None:
         command = [sys.executable, "-m", "nodes.agent", *arguments]

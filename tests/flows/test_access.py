@@ -79,7 +79,7 @@ def test_the_same_submit_twice_is_one_job(ada: Client):
     assert first.json()["id"] == second.json()["id"]
     third = ada.http.post("/jobs/", json={"spec": {**spec, "name": "other"}}, headers=headers)
     assert third.status_code == 409
-    assert "Idempotency-Key" in third.json()["errors"][0]["detail"]
+    assert "This idempotency key came with another job before" in third.json()["errors"][0]["detail"]
     ada.wait_end(first.json()["id"])
     assert len([job for job in ada.get("/jobs/", limit=500)["results"] if job["name"] == spec["name"]]) == 1
 

@@ -10,11 +10,11 @@ from tests.flows.rig import Rig, wait_for
 from tests.flows.scripts import STEPPER
 
 pytestmark = [pytest.mark.flow, pytest.mark.timeout(240)]
-STEPS = 150
+STEPS = 100
 
 
 def test_jobs_of_a_lost_machine_continue_from_their_newest_checkpoint(rig: Rig, ada: Client):
-    env = {"STEPS": str(STEPS), "PAUSE": "0.2"}
+    env = {"STEPS": str(STEPS), "PAUSE": "0.15"}
     single = ada.submit(own(STEPPER, name="single", env=env))
     gang = ada.submit(own(STEPPER, name="gang", nodes=2, env=env))
     for job in (single, gang):
