@@ -1,8 +1,8 @@
 """Translations: `python -m portal.texts` compiles every catalogue, needing no gettext tools on the machine.
 
-`python -m portal.texts collect` (for whoever changes texts; needs xgettext) brings new texts into the catalogues: those of
-Python and templates by Django's makemessages, those of TypeScript by its calls of `t("...")`. A text without a
-translation appears in English.
+`python -m portal.texts collect` (for whoever changes texts; needs xgettext) brings new texts into the catalogues:
+those of Python and templates by Django's makemessages, those of TypeScript by its calls of `t("...")`. A text without
+a translation appears in English.
 """
 
 from __future__ import annotations
