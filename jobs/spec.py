@@ -287,9 +287,11 @@ _KINDS = {
 }
 
 
-_KNOWN = {
-    name for model in (JobSpec, Role, RecipeCode, ScriptCode, Parameters, Stop, DataRef) for name in model.model_fields
-}
+_SECTIONS: tuple[tuple[type[BaseModel], str], ...] = (
+    (DataRef, "data."), (Stop, "stop."), (Parameters, "parameters."), (ScriptCode, "code."), (RecipeCode, "code."),
+    (Role, "roles."), (JobSpec, ""),
+)  # fmt: skip
+_KNOWN = {name: section + name for model, section in _SECTIONS for name in model.model_fields}
 _FIELD_PREFIX = re.compile(r"^([a-z_]+(?:\.[a-z_]+)*): (.+)$", re.DOTALL)
 
 
@@ -303,7 +305,8 @@ def _problem(item: Any) -> Problem:
     if item["type"] == "extra_forbidden":
         name = str(item["loc"][-1])
         near = difflib.get_close_matches(name, sorted(_KNOWN), n=1)
-        return _said(path, "unknown_near" if near else "unknown", name, near[0] if near else "")
+        meant = _KNOWN[name] if name in near else "".join(near)  # known, but in another section
+        return _said(path, "unknown_near" if near else "unknown", name, meant)
     if item["type"] in _KINDS:
         code, limit = _KINDS[item["type"]]
         return _said(path, code, item["input"], item.get("ctx", {}).get(limit, ""))

@@ -18,7 +18,7 @@ LABELS = {
     "devices": gettext_lazy("devices in use"),
     "running_jobs": gettext_lazy("running jobs"),
     "queued_jobs": gettext_lazy("queued jobs"),
-    "storage_bytes": gettext_lazy("storage bytes"),
+    "storage_bytes": gettext_lazy("storage"),
 }
 
 

@@ -44,6 +44,20 @@ STATE_WORDS = {
     "ended": gettext_lazy("Ended"),
     "stopped": gettext_lazy("Stopped"),
 }
+EVENT_WORDS = {
+    "submitted": gettext_lazy("submitted"),
+    "state": gettext_lazy("state"),
+    "checkpoint": gettext_lazy("checkpoint"),
+    "resume": gettext_lazy("resumed"),
+    "stop": gettext_lazy("stop"),
+    "warning": gettext_lazy("warning"),
+    "ended": gettext_lazy("ended"),
+    "node_lost": gettext_lazy("node lost"),
+    "device": gettext_lazy("device"),
+    "admission": gettext_lazy("admission"),
+    "joined": gettext_lazy("joined"),
+    "conflict": gettext_lazy("conflict"),
+}
 _STATE_ICONS = {
     "queued": "circle-dashed",
     "waiting": "circle-dashed",
@@ -116,6 +130,11 @@ def state_pill(state: str) -> SafeString:
 @register.filter
 def state_word(state: str) -> str:
     return str(STATE_WORDS.get(state, state))
+
+
+@register.filter
+def event_word(kind: str) -> str:
+    return str(EVENT_WORDS.get(kind, kind.replace("_", " ")))
 
 
 @register.filter

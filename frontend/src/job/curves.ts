@@ -131,7 +131,7 @@ export class Curves {
 
   /** Which charts there are: names that the search lets through, the first dozen until more are asked for. */
   private layOut(): void {
-    const names = this.store.names().filter((name) => name !== PROGRESS);
+    const names = byWeight(this.store.names().filter((name) => name !== PROGRESS));
     const search = this.tool<HTMLInputElement>("search");
     const wanted = (search?.value ?? "").trim().toLowerCase();
     if (search) search.hidden = this.store.namesTotal <= FIRST_NAMES;
@@ -151,10 +151,23 @@ export class Curves {
       const chart = new Chart(name, this.options());
       chart.element.dataset.name = name;
       this.charts.set(name, chart);
-      this.list.append(chart.element);
       this.sight.observe(chart.element);
     }
+    this.order(now);
     this.offerMore(found.length, names.length);
+  }
+
+  private order(names: Iterable<string>): void {
+    let before: Element | null = null;
+    for (const name of names) {
+      const element = this.charts.get(name)?.element;
+      if (!element) continue;
+      if (element.parentElement !== this.list || element.previousElementSibling !== before) {
+        if (before) before.after(element);
+        else this.list.prepend(element);
+      }
+      before = element;
+    }
   }
 
   private offerMore(found: number, known: number): void {
@@ -197,4 +210,10 @@ export class Curves {
       this.charts.get(name)?.show(lines, { axis: options.axis, isLog: options.isLog, height: options.height });
     }
   }
+}
+
+/** What people look for first stands first: losses, then accuracies; the rest as the portal names it. */
+function byWeight(names: string[]): string[] {
+  const weight = (name: string): number => (/loss/i.test(name) ? 0 : /acc/i.test(name) ? 1 : 2);
+  return names.sort((a, b) => weight(a) - weight(b));
 }

@@ -2,6 +2,7 @@ import uPlot from "uplot";
 import { bytes } from "../base/format";
 import { t } from "../base/texts";
 import { portalNow } from "../base/times";
+import { CLOCK_AXIS } from "../series/chart";
 import { cssColour, seriesColour } from "../series/colours";
 
 // CPU, memory and devices of the job's nodes on one axis of time, which is also the curves' when those run along time:
@@ -33,6 +34,7 @@ type Kind = "cpu" | "memory" | "devices";
 
 const KEPT = 7200;
 const MAX_TRACKS = 40;
+const ROUND_BYTES: uPlot.Axis = { incrs: Array.from({ length: 50 }, (_, i) => 2 ** i) };
 const HEIGHT = 150;
 
 export class UsageCharts {
@@ -138,7 +140,9 @@ export class UsageCharts {
   }
 
   private chart(kind: Kind, title: string, format: (y: number) => string): void {
-    const found = [...this.tracks].filter(([key, track]) => key.startsWith(`${kind}/`) && track.times.length > 0);
+    const found = [...this.tracks].filter(
+      ([key, track]) => key.startsWith(`${kind}/`) && track.values.some((value) => value !== null),
+    );
     const shown = found.slice(0, MAX_TRACKS).map(([, track]) => track);
     if (shown.length === 0) return;
     const data = uPlot.join(shown.map((track) => [track.times, track.values] as uPlot.AlignedData));
@@ -190,8 +194,8 @@ function settings(kind: Kind, tracks: Track[], format: (y: number) => string, wi
       y: { range: range as uPlot.Scale.Range },
     },
     axes: [
-      { ...axis, size: 26 },
-      { ...axis, size: 64, values: (_plot, splits) => splits.map(format) },
+      { ...axis, size: 26, ...CLOCK_AXIS },
+      { ...axis, size: 64, values: (_plot, splits) => splits.map(format), ...(kind === "memory" ? ROUND_BYTES : {}) },
     ],
     series: [
       { label: t("time") },

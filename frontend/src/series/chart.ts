@@ -16,6 +16,9 @@ export interface ChartOptions {
 const SYNC = uPlot.sync("job");
 const MAX_TABLE_ROWS = 6;
 
+/** Full times of day: the library's own labels keep the minutes in a second line, for which there is no room. */
+export const CLOCK_AXIS: uPlot.Axis = { space: 90, values: (_plot, splits) => splits.map((x) => clock(x)) };
+
 export class Chart {
   readonly element = document.createElement("article");
   private readonly head = document.createElement("div");
@@ -100,7 +103,7 @@ export class Chart {
     return {
       width: Math.max(120, this.place.clientWidth),
       height: this.options.height,
-      padding: [8, 56, 0, 0],
+      padding: [8, 60, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: SYNC.key, scales: ["x", null], setSeries: false },
@@ -112,7 +115,7 @@ export class Chart {
         y: this.options.isLog ? { distr: 3 } : { range: (_plot, low, high) => paddedRange(low ?? 0, high ?? 1) },
       },
       axes: [
-        { stroke: ink, grid, ticks: grid, font, size: 26 },
+        { stroke: ink, grid, ticks: grid, font, size: 26, ...(isTime ? CLOCK_AXIS : {}) },
         { stroke: ink, grid, ticks: grid, font, size: 58, values: (_plot, splits) => splits.map((y) => shown(y)) },
       ],
       series: [{}, ...this.lines.flatMap((_line, i) => this.pair(i))],
