@@ -176,6 +176,16 @@ class Placement(models.Model):
         indexes = [models.Index(fields=["node", "is_closed"], name="placement_node_open")]
 
 
+class SeatQuerySet(models.QuerySet["Seat"]):
+    def holding(self) -> SeatQuerySet:
+        """Those whose processes may still use the device: also of a lost node's launch until it tells its end.
+
+        Such a seat counts against nobody's quota, but when the node is back its old launch runs on until it is stopped.
+        """
+        returned = models.Q(placement__state=PlacementState.LOST, placement__exit__isnull=True)
+        return self.filter(models.Q(released_at__isnull=True) | returned)
+
+
 class Seat(models.Model):
     """A device in use by a placement, in thousandths. An index and a sum under lock forbid double use."""
 
@@ -183,6 +193,8 @@ class Seat(models.Model):
     device = models.ForeignKey(Device, on_delete=models.PROTECT, related_name="seats")
     thousandths = models.PositiveIntegerField(default=1000)
     released_at = models.DateTimeField(null=True)
+
+    objects = SeatQuerySet.as_manager()
 
     class Meta:
         constraints = [

@@ -95,9 +95,9 @@ def _start(start: Start, epoch: int) -> None:
 
 
 def _lock_devices(ids: list[int]) -> None:
-    """Whole devices only, so any seat that is not released is one too many."""
+    """Whole devices only, so any seat that is still held is one too many."""
     list(Device.objects.select_for_update(no_key=True).filter(pk__in=ids).order_by("pk").values_list("pk"))
-    taken = Seat.objects.filter(device__in=ids, released_at__isnull=True).aggregate(total=Sum("thousandths"))["total"]
+    taken = Seat.objects.holding().filter(device__in=ids).aggregate(total=Sum("thousandths"))["total"]
     present = Device.objects.filter(pk__in=ids, is_healthy=True, is_present=True).count()
     if taken or present != len(ids):
         raise Conflict("device_taken", "A device was taken or has failed meanwhile.")

@@ -47,7 +47,7 @@ def load_snapshot(*extra: WaitingJob) -> Snapshot:
 
 def load_nodes() -> list[NodeView]:
     devices: dict[Any, list[DeviceView]] = defaultdict(list)
-    used = dict(_live_seats().values_list("device").annotate(total=Sum("thousandths")).order_by())
+    used = dict(Seat.objects.holding().values_list("device").annotate(total=Sum("thousandths")).order_by())
     for device in Device.objects.filter(is_healthy=True, is_present=True).order_by("index", "pk"):
         free = max(0, WHOLE - used.get(device.pk, 0))
         devices[device.node_id].append(DeviceView(device.pk, device.index, device.kind, free))

@@ -80,6 +80,22 @@ def test_a_node_that_comes_back_is_told_to_stop_the_old_launch(pair):
     assert fresh(job).state == JobState.QUEUED
 
 
+def test_a_node_that_comes_back_gives_its_devices_away_only_when_the_old_launch_has_ended(pair):
+    first, second = pair
+    job = make_job(nodes=2, devices=2)
+    schedule()
+    bring_up(first, second)
+    lose(first.node)
+    second.end(cause=EndCause.STOPPED)
+    first.exchange()
+    assert Node.objects.get(pk=first.node.pk).state == NodeState.ONLINE
+    assert live_seats() == 0
+    assert schedule() == 0
+    assert "2 of 4" in fresh(job).waiting_text
+    first.end(cause=EndCause.STOPPED)
+    assert schedule() == 1
+
+
 def test_a_late_success_counts_until_the_successor_runs(pair):
     job = make_job()
     schedule()
