@@ -140,7 +140,8 @@ def _launch(spec: JobSpec, node_rank: int, place: Place, order: Order) -> Launch
         cpus=spec.worker.cpus_per_node,
         memory_bytes=spec.worker.memory_bytes_per_node,
         disk_bytes=spec.disk_bytes,
-        sandboxed=not is_recipe,
+        # A recipe is our own code, but a person's variables can make any program load what a checkpoint brought.
+        sandboxed=not is_recipe or bool(spec.env or order.secrets),
         lease_seconds=order.lease_seconds,
         grace_seconds=float(spec.grace_seconds),
         limit_seconds=order.limit_seconds,

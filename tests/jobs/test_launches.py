@@ -60,6 +60,15 @@ def test_recipe_on_two_nodes_under_torchrun():
     assert not launches[0].sandboxed
 
 
+def test_a_recipe_with_a_persons_variables_runs_like_own_code():
+    """PYTHONPYCACHEPREFIX, OPENSSL_CONF and the like make Python itself load files, say of a checkpoint."""
+    recipe_ = recipe(env={"OPENSSL_CONF": "${FOLDER}/inputs/checkpoint/x.cnf"})
+    assert all(launch.sandboxed for launch in compose(recipe_, places(recipe_.worker.nodes), Order(1, 1)))
+    plain = recipe()
+    secret = Order(1, 1, secrets={"OPENSSL_CONF": "x"})
+    assert all(launch.sandboxed for launch in compose(plain, places(plain.worker.nodes), secret))
+
+
 def test_single_script_runs_without_torchrun():
     (launch,) = compose(script(code={"args": ARGS}, env={"MY": "1"}), places(1), Order(1, 1))
     assert launch.argv == ["${PYTHON}", SHIM, "main.py", *ARGS]
