@@ -27,6 +27,7 @@ from nodes.agent.client import Portal, PortalDown, Refused
 from nodes.agent.identity import Identity
 from nodes.broker_login import CONTROL_QUEUE, WORKER_FLAGS
 from nodes.messages import JoinRequest
+from nodes.models import Node
 from nodes.services.joining import make_join_code
 from portal.broker import LocalBroker, answers, write_private
 from portal.errors import Conflict
@@ -215,7 +216,8 @@ class Up:
 
     def _join(self, state: Path, name: str, address: str) -> None:
         """What `python -m nodes.agent join` does, over HTTP too, without another start of Python."""
-        code, node_id = self._join_code(name), identity.node_id_of(state)
+        node_id = identity.node_id_of(state)
+        code = make_join_code(None) if Node.objects.filter(pk=node_id).exists() else self._join_code(name)
         request = JoinRequest(code=code, node_id=node_id, hostname=socket.gethostname(), address=address)
         try:
             reply = Portal(self.url).join(request)

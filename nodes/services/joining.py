@@ -42,7 +42,8 @@ def make_join_code(actor: User | None, *, node_name: str = "", minutes: float = 
 def join(request: JoinRequest) -> JoinReply:
     """Uses the code up. A node that joins again under its own id keeps its history and gets a new token.
 
-    Raises Invalid when the code is wrong, used or expired; the three are not told apart.
+    Raises Invalid when the code is wrong, used or expired; the three are not told apart. Raises Conflict when it is for
+    a new node and this one is known.
     """
     token, digest = make_token()
     with transaction.atomic():
@@ -50,6 +51,10 @@ def join(request: JoinRequest) -> JoinReply:
         node = Node.objects.select_for_update(no_key=True).filter(pk=request.node_id).first()
         if node is None:
             node = _new_node(request, code, digest)
+        elif code.node_name:
+            # Made for a new node: whoever holds it must not take over one whose id can be read by everybody.
+            text = _("This code is for a new node, but this machine is '%(name)s' already: make one without a name.")
+            raise Conflict("joined", text % {"name": node.name}, field="code")
         else:
             node.token_hash = digest
             node.save(update_fields=["token_hash"])

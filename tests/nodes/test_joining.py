@@ -72,6 +72,14 @@ def test_joining_again_keeps_the_node_and_ends_the_old_token():
     assert node_of_header(f"Node {again.token}").pk == first.node_id
 
 
+def test_a_code_for_a_new_node_takes_over_no_other():
+    """Everybody signed in can read the ids of nodes."""
+    old = make_node("old")
+    with pytest.raises(Conflict, match="old"):
+        join(request(make_join_code(None, node_name="new"), node_id=old.pk))
+    assert node_of_header(f"Node {old.token}").pk == old.pk
+
+
 @pytest.mark.parametrize("header", ["", "Node", "Node ", "Node wrong", "Token {token}", "Bearer {token}"])
 def test_other_headers_name_no_node(header):
     node = make_node()
