@@ -20,12 +20,13 @@ from django.urls import re_path  # noqa: E402
 from datasets import objects_app  # noqa: E402
 from datasets.uploads import app as uploads_app  # noqa: E402
 from jobs.routing import websocket_urlpatterns  # noqa: E402
-from portal.logs import App, Receive, RequestLog, Scope, Send  # noqa: E402
+from portal.logs import App, Message, Receive, RequestLog, Scope, Send  # noqa: E402
 
 # Django would spool whole bodies; these parts stream.
 RAW_PARTS: dict[str, App] = {"/uploads/": uploads_app.app, "/objects/": objects_app.app}
 
 
+MAX_BODY_BYTES = 2 * settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 NO_SUCH_SOCKET = 4404
 
 
@@ -61,7 +62,25 @@ async def route_http(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"].startswith(prefix):
             await app(scope, receive, send)
             return
-    await django_app(cast("dict[str, Any]", scope), receive, cast("Any", send))
+    await django_app(cast("dict[str, Any]", scope), bounded(receive, send), cast("Any", send))
+
+
+def bounded(receive: Receive, send: Send) -> Receive:
+    """Django would spool a body of any length to disk before it asks who sends it; whole files come by tus."""
+    left = MAX_BODY_BYTES
+
+    async def counted() -> Message:
+        nonlocal left
+        message = await receive()
+        left -= len(message.get("body", b""))
+        if left >= 0:
+            return message
+        await send({"type": "http.response.start", "status": 413, "headers": [(b"content-type", b"text/plain")]})
+        text = f"A request may have at most {MAX_BODY_BYTES} bytes; whole files go to /uploads/ by tus.\n"
+        await send({"type": "http.response.body", "body": text.encode(), "more_body": False})
+        return {"type": "http.disconnect"}
+
+    return counted
 
 
 async def lifespan(receive: Receive, send: Send) -> None:

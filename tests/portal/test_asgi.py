@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from portal.asgi import application
+from portal.asgi import MAX_BODY_BYTES, application
 
 ROOT = Path(__file__).parents[2]
 
@@ -54,6 +54,20 @@ async def test_only_the_admin_has_the_loose_policy(web):
 async def test_a_foreign_host_is_refused(web):
     answer = await web.get("/healthz", headers={"Host": "evil.example"})
     assert answer.status_code == 400
+
+
+async def test_an_endless_body_is_cut_before_anybody_asks_who_sends_it(web):
+    sent = 0
+
+    async def endless():
+        nonlocal sent
+        while True:
+            sent += 1 << 20
+            yield b"x" * (1 << 20)
+
+    answer = await web.post("/sign-in/", content=endless())
+    assert (answer.status_code, "tus" in answer.text) == (413, True)
+    assert sent <= MAX_BODY_BYTES + (2 << 20)
 
 
 async def test_the_lifespan_is_answered():
