@@ -15,6 +15,7 @@ from django.utils.translation import gettext as _
 
 from datasets.models import Upload, Version
 from datasets.states import UploadState
+from portal.accounts.limits import lock_accounts
 from portal.accounts.models import Quota, Team, User
 from portal.errors import StorageFull
 
@@ -56,9 +57,7 @@ def check_room(owner: User, team: Team | None, size_bytes: int, *, besides: Uplo
 
     `besides` is an upload whose own reservation is not counted, because its bytes are the ones asked about.
     """
-    if team is not None:
-        Team.objects.select_for_update().get(pk=team.pk)
-    User.objects.select_for_update().get(pk=owner.pk)
+    lock_accounts([team.pk] if team is not None else [], [owner.pk])
     freed = besides.size_bytes if besides is not None else 0
     if team is not None:
         _check_one(team, size_bytes, freed, _("The team %(name)s") % {"name": team.name})
