@@ -17,9 +17,9 @@ from jobs.states import AttemptState, JobState, PlacementState, StopReason
 from nodes.states import Admission
 
 LIMIT_SLACK_SECONDS = 15.0  # the node's own supervisor ends it first, and knows more
+# What an inspection has: its spec says neither.
 DEFAULT_JOIN_SECONDS = 120
 DEFAULT_GRACE_SECONDS = 30
-# An inspection is small; what it needs is a node that answers.
 _PENDING = (PlacementState.ORDERED, PlacementState.ACCEPTED)
 
 
@@ -67,7 +67,7 @@ def _stop_if_late(attempt: Attempt, now: datetime) -> bool:
     text = _("%(names)s made no progress within the join limit of %(seconds)d s (%(doing)s).") % told
     with transaction.atomic():
         job = lock_job(attempt.job_id)
-        if job.state != JobState.STARTING:
+        if job.state != JobState.STARTING or not _is_open(attempt):
             return False
         avoid_nodes(job, [str(placement.node_id) for placement in late])
         ask_to_stop(job, StopReason.JOIN_TIMEOUT, text)
@@ -86,7 +86,7 @@ def _stop_if_overdue(attempt: Attempt, now: datetime) -> bool:
     if limit is None or used_seconds(attempt.job, now=now) < limit + LIMIT_SLACK_SECONDS:
         return False
     text = _("It ran for its limit of %(minutes)g minutes.") % {"minutes": round(limit / 60, 2)}
-    return _stop(attempt.job_id, StopReason.TIME_LIMIT, text)
+    return _stop(attempt.job_id, StopReason.TIME_LIMIT, text, attempt)
 
 
 def _stop_if_straggling(attempt: Attempt, now: datetime) -> bool:
@@ -98,17 +98,22 @@ def _stop_if_straggling(attempt: Attempt, now: datetime) -> bool:
         return False
     told = {"names": ", ".join(going), "seconds": int(grace.total_seconds())}
     text = _("%(names)s had not ended %(seconds)d s after the others and was stopped.") % told
-    return _stop(attempt.job_id, StopReason.SCRIPT_ERROR, text)
+    return _stop(attempt.job_id, StopReason.SCRIPT_ERROR, text, attempt)
 
 
 def _drain(job_id: int) -> bool:
     return _stop(job_id, StopReason.NODE_DRAINED, _("A node of it is being drained; it moves elsewhere."))
 
 
-def _stop(job_id: int, reason: StopReason, text: str) -> bool:
+def _is_open(attempt: Attempt) -> bool:
+    """Under the job's lock: what was seen before it may have been an attempt that has ended since."""
+    return Attempt.objects.filter(pk=attempt.pk, state=AttemptState.OPEN).exists()
+
+
+def _stop(job_id: int, reason: StopReason, text: str, attempt: Attempt | None = None) -> bool:
     with transaction.atomic():
         job = lock_job(job_id)
-        if job.state not in (JobState.STARTING, JobState.RUNNING):
+        if job.state not in (JobState.STARTING, JobState.RUNNING) or not (attempt is None or _is_open(attempt)):
             return False
         ask_to_stop(job, reason, text)
     return True
