@@ -8,7 +8,9 @@ import time
 
 import pytest
 
+from nodes.agent.verdict import End
 from nodes.agent.workdir import Workdir
+from nodes.messages import ExitReport
 from tests.agent.conftest import wait_for
 
 STUBBORN = {
@@ -213,6 +215,29 @@ def test_result_is_told_and_a_huge_one_is_left_out(node, portal):
     assert portal.reports[huge.token].exit.result is None
     assert "256 KiB" in portal.reports[huge.token].exit.message
     assert portal.reports[link.token].exit.result is None
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('{"a": "\\ud800"}', None),
+        ('{"a": "\\u0000"}', None),
+        ('{"a": ' + "[" * 90 + "]" * 90 + "}", None),
+        ('{"a": ' + "[" * 100_000, None),
+        ('{"a": 1e999}', None),
+        ('{"a": NaN, "b": 1}', {"a": None, "b": 1}),
+    ],
+    ids=["surrogate", "NUL", "deep", "very deep", "overflow", "NaN"],
+)
+def test_a_result_that_could_not_be_told_or_stored_silences_no_node(tmp_path, text, told):
+    """On its way are pydantic, whose JSON knows no lone surrogates or depth, and databases without NUL and NaN."""
+    folder = Workdir(tmp_path)
+    folder.job.mkdir()
+    (folder.job / "result.json").write_text(text)
+    report = End("exited", exit_code=0).report(folder, {"ranks": []}, processes_gone=True)
+    assert report["result"] == told
+    assert told or "result.json" in report["message"]
+    ExitReport.model_validate(report).model_dump_json()
 
 
 def _below(pid: int) -> set[int]:
