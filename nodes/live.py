@@ -60,7 +60,7 @@ class HintBoard:
     def watch(self, topic: str, event: asyncio.Event) -> None:
         is_new = topic not in self._wakers
         self._wakers.setdefault(topic, set()).add(event)
-        if self._task is None or self._task.done():
+        if self._task is None or self._task.done() or self._task.cancelling():
             self._task = asyncio.create_task(self._listen())
         elif is_new and self._channel:
             self._spawn(self._join(topic))
