@@ -166,14 +166,12 @@ def _submit(request: SignedInRequest) -> HttpResponse:
 
 
 def _origin(user: User, pk: str) -> Job | None:
-    return Job.objects.of_people().visible_to(user).filter(pk=pk).first() if pk.isdecimal() else None
+    return Job.objects.of_people().visible_to(user).filter(pk=_id(pk)).first()
 
 
 def _checkpoint(user: User, pk: str) -> Checkpoint | None:
-    if not pk.isdecimal():
-        return None
     mine = Checkpoint.objects.filter(job__in=Job.objects.visible_to(user), is_removed=False)
-    return mine.select_related("job").filter(pk=pk).first()
+    return mine.select_related("job").filter(pk=_id(pk)).first()
 
 
 # --- the page -------------------------------------------------------------------------------------------------------

@@ -241,7 +241,8 @@ def _check_wish(size_bytes: int, purpose: str, sha256: str) -> None:
 def _team(user: User, team_id: object) -> Team | None:
     if team_id in (None, ""):
         return None
-    team = Team.objects.filter(pk=int(str(team_id))).first() if str(team_id).isdecimal() else None
+    text = str(team_id)
+    team = Team.objects.filter(pk=int(text)).first() if text.isdecimal() and len(text) < 18 else None
     if team is None:
         raise Invalid("unknown_team", _("You are not a member of such a team."), field="team")
     check_team(user, team)
