@@ -157,7 +157,9 @@ def _register(attempt: Attempt, message: CheckpointOffer) -> CheckpointAnswer:
                 "job": job,
                 "files": [file.model_dump() for file in message.files],
                 "size_bytes": size,
-                "metrics": {name: value for name, value in message.metrics.items() if math.isfinite(value)},
+                "metrics": {
+                    name.replace("\x00", "␀"): value for name, value in message.metrics.items() if math.isfinite(value)
+                },
             },
         )
         if is_new:
