@@ -15,7 +15,7 @@ from nodes.agent.spool import Spool
 from nodes.messages import MAX_STREAM_BODY, Batch, StreamAck, pack_batches
 
 log = logging.getLogger(__name__)
-LOOK_SECONDS = 0.1
+LOOK_SECONDS, RARE_LOOK_SECONDS = 0.1, 0.25  # the second while news may gather longer
 IDLE_SECONDS = 0.5
 MUCH_BYTES = 256 * 1024
 LONGEST_PAUSE_SECONDS = 15.0
@@ -57,7 +57,7 @@ class Shipper(threading.Thread):
         batches = self._collect(placements) if self._is_due(placements) else []
         self._persist(placements)
         if not batches:
-            return LOOK_SECONDS if any(not p.has_ended() for p in placements) else IDLE_SECONDS
+            return self._look_again() if any(not p.has_ended() for p in placements) else IDLE_SECONDS
         self._shipped_at = time.monotonic()
         try:
             answer = self._portal.streams(pack_batches(batches))
@@ -69,7 +69,10 @@ class Shipper(threading.Thread):
             return pause * random.uniform(0.5, 1.0)
         self._failures = 0
         self._apply(answer.acks)
-        return 0.0 if sum(len(batch.payload) for batch in batches) > MAX_STREAM_BODY // 4 else LOOK_SECONDS
+        return 0.0 if sum(len(batch.payload) for batch in batches) > MAX_STREAM_BODY // 4 else self._look_again()
+
+    def _look_again(self) -> float:
+        return max(LOOK_SECONDS, min(RARE_LOOK_SECONDS, self.every_seconds))
 
     def _is_due(self, placements: list[Placement]) -> bool:
         """Time has passed, much has gathered, or a launch has ended whose last words its job waits for."""
