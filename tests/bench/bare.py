@@ -16,12 +16,14 @@ from tests.streams.server import free_port
 ADDRESSES = ("127.0.0.2", "127.0.0.3")
 
 
-def run_bare(script: str, *arguments: str, seconds: float = 180.0) -> dict[str, Any]:
-    """What rank 0 told, and `submitted`: the moment before the first process was started."""
+def run_bare(script: str, *arguments: str, seconds: float = 180.0, cores: set[int] | None = None) -> dict[str, Any]:
+    """What rank 0 told, and `submitted`: the moment before the first process was started. On `cores` alone if given."""
     with tempfile.TemporaryDirectory(prefix="trainyard-bare-") as name:
         submitted = time.time()
         port = free_port()
-        nodes = [_start(Path(name), node, port, script, arguments) for node in range(len(ADDRESSES))]
+        nodes = [_start(Path(name), node, port, [str(SCRIPTS / script), *arguments]) for node in range(len(ADDRESSES))]
+        for node in nodes:
+            os.sched_setaffinity(node.pid, cores or os.sched_getaffinity(0))
         try:
             codes = [node.wait(seconds) for node in nodes]
         finally:
@@ -33,11 +35,11 @@ def run_bare(script: str, *arguments: str, seconds: float = 180.0) -> dict[str, 
         return {**joined(output.splitlines()), "submitted": submitted}
 
 
-def _start(folder: Path, node: int, port: int, script: str, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+def _start(folder: Path, node: int, port: int, program: list[str]) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "torch.distributed.run", f"--nnodes={len(ADDRESSES)}", "--nproc-per-node=1"]
     command += ["--max-restarts=0", "--rdzv-backend=c10d", f"--rdzv-endpoint={ADDRESSES[0]}:{port}", "--rdzv-id=bare"]
     command += [f"--rdzv-conf=is_host={'false' if node else 'true'},join_timeout=60", f"--local-addr={ADDRESSES[node]}"]
-    command += [str(SCRIPTS / script), *arguments]
+    command += program
     kept = {name: os.environ[name] for name in ("PATH", "HOME", "LD_LIBRARY_PATH") if name in os.environ}
     env = {**kept, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo", "PYTHONUNBUFFERED": "1"}
     with (folder / f"{node}.log").open("wb") as log:

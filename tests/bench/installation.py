@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -74,6 +74,21 @@ class Installation:
         page = self.rest.get(f"/jobs/{job}/logs/{rank}/", tail=100)
         return joined(line["text"] for line in page["lines"])
 
+    @contextmanager
+    def nodes_on_cores(self) -> Iterator[set[int]]:
+        """All cores but one for the nodes and their launches, that one for the portal: as on machines of their own."""
+        everything = os.sched_getaffinity(0)
+        last = max(everything)
+        nodes = everything - {last} or everything
+        agents = {agent.pid for agent in self.processes("nodes.agent")}
+        try:
+            for process in self.up.children(recursive=True):
+                _pin(process, nodes if process.pid in agents else {last})
+            yield nodes
+        finally:
+            for process in self.up.children(recursive=True):
+                _pin(process, everything)
+
     def processes(self, *words: str) -> list[psutil.Process]:
         """Those below `up` whose command line holds all the words."""
         found = []
@@ -96,6 +111,13 @@ def spec_of(script: str, *arguments: str, nodes: int, framework: str) -> dict[st
         "code": {"kind": "script", "script": (SCRIPTS / script).read_text(encoding="utf-8"), "args": list(arguments)},
         "max_attempts": 1,
     }
+
+
+def _pin(process: psutil.Process, cores: set[int]) -> None:
+    """All its threads; what it starts later inherits them."""
+    with suppress(psutil.Error, ProcessLookupError):
+        for thread in process.threads():
+            os.sched_setaffinity(thread.id, cores)
 
 
 def joined(lines: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ python -m tests.bench path [--parts start,speed,...] [--minutes 15] [--pairs 5] 
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Callable
 
@@ -34,7 +35,13 @@ def goals(arguments: argparse.Namespace) -> list[Goal]:
 
 
 def _speed(portal: Installation, arguments: argparse.Namespace) -> list[Goal]:
-    return [measure_speed(portal, arguments.pairs, arguments.seconds, say).goal()]
+    """The goal is about what a node loses. A portal on the same cores is told beside it: it takes what it needs."""
+    with portal.nodes_on_cores() as cores:
+        say(f"nodes on {len(cores)} of {os.cpu_count()} cores, the portal on the other one")
+        speed = measure_speed(portal, arguments.pairs, arguments.seconds, say, cores=cores)
+    shared = measure_speed(portal, arguments.pairs, arguments.seconds, lambda _: None)
+    say(f"with portal and nodes on the same cores: {shared.share:.3f} of bare torchrun's samples/s")
+    return [speed.goal()]
 
 
 def _start(portal: Installation, arguments: argparse.Namespace) -> list[Goal]:

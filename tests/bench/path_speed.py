@@ -33,8 +33,10 @@ class Speed:
         return Goal("training through the portal", limit, f"{self.share:.3f} ({rates})", self.share >= LEAST_SHARE)
 
 
-def measure_speed(portal: Installation, pairs: int, seconds: float, say: Callable[[str], None]) -> Speed:
-    """Every other pair begins with the portal, so that a drift of the machine favours neither."""
+def measure_speed(
+    portal: Installation, pairs: int, seconds: float, say: Callable[[str], None], *, cores: set[int] | None = None
+) -> Speed:
+    """Every other pair begins with the portal, so a drift of the machine favours neither. `cores` are the nodes'."""
     arguments = ("--seconds", str(seconds))
     bare: list[dict[str, float]] = []
     ours: list[dict[str, float]] = []
@@ -45,7 +47,7 @@ def measure_speed(portal: Installation, pairs: int, seconds: float, say: Callabl
         ours.append(portal.told_by(job))
 
     def without() -> None:
-        bare.append(run_bare(SCRIPT, *arguments, seconds=120 + 2 * seconds))
+        bare.append(run_bare(SCRIPT, *arguments, seconds=120 + 2 * seconds, cores=cores))
 
     for number in range(pairs):
         for run in (without, through_portal) if number % 2 == 0 else (through_portal, without):
