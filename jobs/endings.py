@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from django.utils.translation import gettext as _
 
-from jobs.states import StopReason, stronger
+from jobs.states import OUTCOMES, StopReason, stronger
 from nodes.messages import EndCause, ExitReport
 
 _REASONS: dict[EndCause, StopReason] = {
@@ -109,14 +109,18 @@ def verdict_of(endings: Sequence[Ending], asked: StopReason | None, asked_text: 
     """The end of a whole attempt. `asked` is why the portal was stopping it, if it was.
 
     All placements ended well wins over everything. Otherwise the strongest reason stands, with the sentence of whoever
-    brought it; what ended because we said so adds nothing of its own.
+    brought it; what ended because we said so adds nothing of its own. Where a machine went away, a rank's failure is
+    only its echo: the others lose their connection at once, long before the machine counts as lost.
     """
     if endings and all(ending.exit is not None and is_success(ending.exit) for ending in endings):
         return Verdict(StopReason.COMPLETED, _("Every rank ended well."))
+    own_reasons = [(own, ending) for ending in endings if (own := _own_reason(ending, asked)) is not None]
+    if any(OUTCOMES[own].again for own, _ending in own_reasons):
+        own_reasons = [(own, ending) for own, ending in own_reasons if own is not StopReason.SCRIPT_ERROR]
+        asked, asked_text = (None, "") if asked is StopReason.SCRIPT_ERROR else (asked, asked_text)
     reason, text = asked, asked_text
-    for ending in endings:
-        own = _own_reason(ending, asked)
-        if own is not None and stronger(reason, own) is not reason:
+    for own, ending in own_reasons:
+        if stronger(reason, own) is not reason:
             reason, text = own, sentence_of(ending)
     return Verdict(reason or StopReason.SUPERVISOR_GONE, text)
 

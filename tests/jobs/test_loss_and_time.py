@@ -51,6 +51,29 @@ def test_a_lost_nodes_job_moves_at_once_and_resumes_from_its_newest_checkpoint(p
     assert "inputs/checkpoint/manifest.json" in [file.path for file in launch.inputs]
 
 
+@pytest.mark.parametrize("cause", [None, EndCause.SUPERVISOR_GONE, EndCause.STOPPED])
+def test_a_rank_that_lost_its_peer_is_an_echo_where_a_machine_went_away(pair, cause):
+    """Its connection breaks at once; that the other machine is gone is known much later."""
+    first, second = pair
+    job = make_job(nodes=2)
+    schedule()
+    bring_up(first, second)
+    first.end(exit_code=1, failed_rank=0)
+    assert (fresh(job).state, fresh(job).stop_reason) == (JobState.STOPPING, StopReason.SCRIPT_ERROR)
+    if cause is None:
+        lose(second.node)
+    else:
+        second.end(cause=cause)
+    ended = fresh(job)
+    if cause is EndCause.STOPPED:
+        assert (ended.state, ended.reason) == (JobState.FAILED, StopReason.SCRIPT_ERROR)
+        assert ended.reason_text == f"On {first.node.name} rank 0 ended with exit code 1: its log says why."
+    else:
+        assert ended.state == JobState.QUEUED
+        assert ended.reason == (StopReason.SUPERVISOR_GONE if cause else StopReason.NODE_LOST)
+        assert second.node.name in ended.reason_text
+
+
 def test_the_rest_of_a_broken_gang_is_stopped_first(pair):
     first, second = pair
     job = make_job(nodes=2)
