@@ -129,6 +129,7 @@ def bubblewrap_argv(folder: Path, *, uid: int | None, argv: Sequence[str]) -> li
             line += ["--symlink", str(Path(path).readlink()), path]
         elif Path(path).exists():
             line += ["--ro-bind", str(Path(path).resolve()), path]
+    line += [part for path in _hidden(folder) for part in ("--perms", "0755", "--tmpfs", str(path))]
     line += [part for path in _python_folders() for part in (*_open_parents(path), "--ro-bind", str(path), str(path))]
     for name in VISIBLE_CODE:
         if (ROOT / name).is_dir():
@@ -139,6 +140,16 @@ def bubblewrap_argv(folder: Path, *, uid: int | None, argv: Sequence[str]) -> li
     line += [*_open_parents(folder), "--bind", str(folder), str(folder)]
     line += ["--chdir", str(folder), "--", *_dropping(uid), *argv]
     return line
+
+
+def _hidden(folder: Path) -> list[Path]:
+    """The project, its var/ and the node's state where they lie in a folder of the system, below /opt, say.
+
+    What of them a launch needs is shown again afterwards.
+    """
+    state = folder.parents[2] if folder.name == "job" else folder.parent
+    places = (ROOT, Path(os.environ.get("TRAINYARD_VAR", ROOT / "var")).resolve(), state.resolve())
+    return [path for path in places if path.is_dir() and any(Path(top) in path.parents for top in SYSTEM_FOLDERS)]
 
 
 def _dropping(uid: int | None) -> list[str]:
@@ -152,7 +163,8 @@ def _python_folders() -> list[Path]:
     """The interpreter's homes: the virtual environment, what it was made from, and where its links lead."""
     found: list[Path] = []
     for path in (Path(sys.prefix), Path(sys.base_prefix), Path(sys.executable).resolve().parent.parent):
-        if path.exists() and not any(path == other or other in path.parents for other in (Path("/usr"), *found)):
+        is_shown = any(path == other or other in path.parents for other in (Path("/usr"), *found))
+        if path.exists() and (ROOT in path.parents or not is_shown):
             found.append(path)
     return found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -120,3 +122,23 @@ def test_level_is_probed_and_explained(tmp_path, monkeypatch):
     found = sandbox.probe(tmp_path)
     assert found.level in ("none", "uid")
     assert "bubblewrap is not installed" in found.note
+
+
+def test_what_lies_below_a_system_folder_is_hidden_all_the_same(tmp_path, monkeypatch):
+    """A clone in /opt: the folder is shown for its programs, and run by its own user the agent has no other walls."""
+    if sandbox.probe(tmp_path / "probed").level != "bubblewrap":
+        pytest.skip("needs bubblewrap: apt install bubblewrap")
+    opt = tmp_path / "opt"
+    var, state = opt / "trainyard" / "var", opt / "state"
+    job = state / "launches" / "11111111-1111-1111-1111-111111111111" / "job"
+    for secret in (var / "secret_key", state / "token", job / "tmp" / "x"):
+        secret.parent.mkdir(parents=True)
+        secret.write_text("secret")
+    (opt / "program").write_text("shown")
+    monkeypatch.setattr(sandbox, "SYSTEM_FOLDERS", (*sandbox.SYSTEM_FOLDERS, str(opt)))
+    monkeypatch.setenv("TRAINYARD_VAR", str(var))
+    look = "import pathlib, sys; print([pathlib.Path(path).exists() for path in sys.argv[1:]])"
+    paths = [opt / "program", job / "tmp" / "x", var / "secret_key", state / "token"]
+    argv = sandbox.bubblewrap_argv(job, uid=None, argv=[sys.executable, "-c", look, *map(str, paths)])
+    done = subprocess.run(argv, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[True, True, False, False]"
