@@ -203,6 +203,6 @@ admin.site.unregister(LogEntry)
 class AuditAdmin(LogEntryAdmin, ModelAdmin):
     """Who changed what: read-only for everybody."""
 
-    list_display = ("created", "action", "resource_url", "msg_short", "user_url")
+    list_display = ("created", "user_url", "action", "resource_url", "msg_short")
     list_filter = ("action", "content_type")
     search_fields = ("object_repr", "actor__username")

@@ -233,6 +233,22 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
+# --- the admin's skin: this portal's name, icon and blue ------------------------------------------------------------
+
+UNFOLD = {
+    "SITE_TITLE": "Trainyard",
+    "SITE_HEADER": "Trainyard",
+    "SITE_SYMBOL": "monitoring",
+    "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": "portal.admin_base.icon_url"}],
+    "COLORS": {
+        "primary": {
+            "50": "239 246 255", "100": "219 234 254", "200": "191 219 254", "300": "147 197 253",
+            "400": "96 165 250", "500": "59 130 246", "600": "26 102 214", "700": "29 78 216",
+            "800": "30 64 175", "900": "30 58 138", "950": "23 37 84",
+        },
+    },
+}  # fmt: skip
+
 # --- audit: whose saves leave a row; changes made by compare-and-set are recorded by portal.audit -----------------
 
 AUDITLOG_INCLUDE_TRACKING_MODELS = (
