@@ -19,7 +19,7 @@ from datasets.filters import DatasetFilter, UploadFilter, VersionFilter
 from datasets.models import Dataset, Upload, Version
 from datasets.services.datasets import change_dataset, create_dataset, delete_dataset
 from datasets.services.storage_use import Who, limit_of, reserved_by, used_bytes
-from datasets.services.uploads import abandon
+from datasets.services.uploads import forget
 from datasets.services.versions import inspect_again, set_options
 from datasets.tickets import PERSON_SECONDS, sign_get
 from portal.accounts.models import Team, User
@@ -143,7 +143,7 @@ class UploadViewSet(mixins.ListModelMixin, mixins.RetrieveModelMixin, mixins.Des
         return Upload.objects.filter(owner_id=self.request.user.pk)
 
     def perform_destroy(self, instance: Upload) -> None:
-        abandon(instance)
+        forget(instance)
 
 
 class StorageUseView(APIView):

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_POST
 from datasets.forms import OptionsForm
 from datasets.models import Dataset, Upload, Version
 from datasets.services.datasets import change_dataset, delete_dataset, find_dataset
-from datasets.services.uploads import abandon
+from datasets.services.uploads import forget
 from datasets.services.versions import inspect_again, set_options
 from datasets.shown import shown
 from datasets.states import UploadState, VersionState
@@ -68,10 +68,7 @@ def forget_upload(request: SignedInRequest, pk: UUID) -> HttpResponse:
     upload = Upload.objects.filter(owner=request.user, pk=pk).first()
     if upload is None:
         raise NotFound("not_found", _("There is no such upload."))
-    if upload.state == UploadState.OPEN:
-        abandon(upload)
-    else:
-        upload.delete()
+    forget(upload)
     return redirect("dataset-list")
 
 

@@ -33,6 +33,7 @@ MAX_OPEN = 2_000  # open uploads of one person; a dropped folder of 1,500 images
 MAX_SIZE_BYTES = 1 << 50
 KEEP_ENDED = timedelta(days=7)
 PURPOSES = ("dataset", "code")
+_ENDED = (UploadState.DONE, UploadState.FAILED, UploadState.ABANDONED)
 
 
 class Gone(DomainError):
@@ -169,6 +170,15 @@ def abandon(upload: Upload) -> None:
     hint(f"user.{upload.owner_id}")
 
 
+def forget(upload: Upload) -> None:
+    """Take an ended upload off the list, give up an open one. Raises `Conflict` while its bytes are being stored."""
+    ended, _rows = Upload.objects.filter(pk=upload.pk, state__in=_ENDED).delete()
+    if ended:
+        hint(f"user.{upload.owner_id}")
+    else:
+        abandon(upload)
+
+
 def take_stored(user: User, upload_id: object, *, purpose: str) -> tuple[StoredObject, str]:
     """Hand a finished upload's object and file name to the app that asked for it; the upload's row goes.
 
@@ -199,8 +209,7 @@ def sweep_uploads(*, older_than_seconds: float | None = None) -> int:
             staging().remove(upload.pk)
             hint(f"user.{upload.owner_id}")
             swept += 1
-    ended = (UploadState.DONE, UploadState.FAILED, UploadState.ABANDONED)
-    Upload.objects.filter(state__in=ended, moved_at__lte=now - KEEP_ENDED).delete()
+    Upload.objects.filter(state__in=_ENDED, moved_at__lte=now - KEEP_ENDED).delete()
     _sweep_files(max(age, 60.0))
     return swept
 

@@ -90,6 +90,13 @@ def test_unfinished_uploads_are_offered_and_forgotten(ada, make_user, client):
     assert str(mine.pk).encode() not in client.get("/datasets/").content
 
 
+@pytest.mark.parametrize(("state", "status", "left"), [("failed", 302, 0), ("finishing", 409, 1)])
+def test_an_upload_whose_bytes_are_being_stored_is_not_forgotten(ada, client, state, status, left):
+    upload = Upload.objects.create(owner=ada, file_name="a.csv", size_bytes=1, token_hash="x", state=state)
+    assert client.post(f"/datasets/uploads/{upload.pk}/forget/").status_code == status
+    assert Upload.objects.count() == left
+
+
 def test_a_name_that_cannot_be_is_refused_in_words(ada, client):
     version = make_version(ada)
     page = client.post(f"/datasets/{version.dataset_id}/change/", {"name": " "}, follow=True)
