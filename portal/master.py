@@ -4,7 +4,7 @@
 
 Each step is safe to repeat and stands alone: one that raises is told in the log and tried again at the next tick, while
 the others go on. Everything it knows is in the database, except how long nodes have been silent, which a new leader
-counts anew. Work that may take long (unfinished uploads, sweeps) has a thread of its own.
+counts anew. Work that may take long (unfinished uploads, sweeps) has threads of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import redis
@@ -91,9 +91,10 @@ class Master:
     _told_epoch: int | None = None
 
     def run(self) -> None:
-        helpers = [self._listen, self._do_slow_work]
-        for helper in helpers:
-            threading.Thread(target=helper, name=helper.__name__.strip("_"), daemon=True).start()
+        # Storing a large upload takes hours: it has a thread to itself.
+        for name, every in (("uploads", {"uploads": 20.0}), ("periodic", {"usage": 600.0, **PERIODIC})):
+            threading.Thread(target=self._do_slow_work, args=(every,), name=name, daemon=True).start()
+        threading.Thread(target=self._listen, name="listen", daemon=True).start()
         while not self.stop.is_set():
             begun = time.monotonic()
             self._step_safely()
@@ -191,14 +192,14 @@ class Master:
             except (redis.RedisError, OSError):
                 self.stop.wait(LISTEN_AGAIN_SECONDS)
 
-    def _do_slow_work(self) -> None:
-        due = dict.fromkeys((*PERIODIC, "uploads", "usage"), time.monotonic() + 5.0)
+    def _do_slow_work(self, every: Mapping[str, float]) -> None:
+        due = dict.fromkeys(every, time.monotonic() + 5.0)
         while not self.stop.wait(1.0):
             if self.candidate.epoch is None:
                 continue
             now = time.monotonic()
             for name in [name for name, at in due.items() if at <= now]:
-                due[name] = now + {"uploads": 20.0, "usage": 600.0, **PERIODIC}[name]
+                due[name] = now + every[name]
                 self._do_slowly(name)
 
     def _do_slowly(self, name: str) -> None:
