@@ -184,16 +184,6 @@ def ensure_node_login(node_id: UUID | str, secret: str) -> tuple[str, str]:
     return login_url(settings.NODE_BROKER_URL or settings.REDIS_URL, node_id, secret), name
 
 
-def remove_node_login(node_id: UUID | str) -> None:
-    client = connect(settings.REDIS_URL)
-    try:
-        _execute(client, "ACL", "DELUSER", node_queue(node_id))
-        _execute(client, "DEL", node_queue(node_id))
-        _keep_users(client)
-    finally:
-        client.close()
-
-
 def _execute(client: redis.Redis, *command: str) -> Any:
     try:
         return client.execute_command(*command)
