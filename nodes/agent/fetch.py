@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import lzma
 import os
 import stat
 import threading
 import time
 import zipfile
+import zlib
 from pathlib import Path
 
 from nodes.agent.client import Portal, PortalDown, Refused
@@ -21,6 +23,8 @@ TRY_SECONDS = 300.0
 AT_ONCE = 4
 MAX_MEMBERS = 20_000
 MAX_UNPACKED_BYTES = 4 * 2**30
+# Whatever zipfile and the decompressors below it raise about bytes that are none of theirs.
+_BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError, ValueError)
 
 
 class Unfit(Exception):
@@ -143,7 +147,7 @@ def unpack(archive: Path, target: Path) -> None:
                 raise Unfit(f"the bundle unpacks to more than {MAX_UNPACKED_BYTES // 2**30} GiB")
             for member in members:
                 _unpack_member(bundle, member, target)
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, UnicodeDecodeError) as error:
+    except _BROKEN as error:
         raise Unfit(f"the bundle is no readable zip file: {error}") from error
 
 

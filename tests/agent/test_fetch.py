@@ -87,3 +87,15 @@ def test_links_bombs_and_broken_archives_are_refused(tmp_path, monkeypatch):
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 not really")
     with pytest.raises(Unfit, match="no readable zip"):
         unpack(tmp_path / "broken.zip", tmp_path / "three")
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_damaged_member_is_refused_whatever_packed_it(tmp_path, method):
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", method) as archive:
+        archive.writestr("main.py", b"print('hi')\n" * 2000)
+    data = bytearray((tmp_path / "a.zip").read_bytes())
+    body = data.index(b"main.py") + len("main.py")
+    data[body + 9 : body + 21] = b"\xff" * 12
+    (tmp_path / "a.zip").write_bytes(data)
+    with pytest.raises((Unfit, OSError)):
+        unpack(tmp_path / "a.zip", tmp_path / "code")
