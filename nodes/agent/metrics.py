@@ -16,11 +16,12 @@ from nodes.messages import POINT
 MAX_NAME, MAX_NAMES, MAX_SAMPLES, MAX_SAMPLE_CHARACTERS = 200, 5000, 5, 200
 _NUMBER = rb"-?(?:\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|NaN|Infinity)"
 # The exact shape that trainyard.report writes: one regular expression over the whole piece instead of JSON per line.
+# Steps and times with more digits would be infinite as floats: the slow way refuses them.
 _USUAL = re.compile(
-    rb'^\{"step": (-?\d+(?:\.\d+)?), "name": "([^"\\\x00-\x1f\x80-\xff]{1,200})", "value": ('
+    rb'^\{"step": (-?\d{1,300}(?:\.\d+)?), "name": "([^"\\\x00-\x1f\x80-\xff]{1,200})", "value": ('
     + _NUMBER
     + rb'), "time": '
-    rb"(\d+(?:\.\d+)?)\}\n",
+    rb"(\d{1,300}(?:\.\d+)?)\}\n",
     re.MULTILINE,
 )
 

@@ -119,6 +119,8 @@ BAD = [
     b'{"step": 1, "name": "a\\u0000b", "value": 1}',
     b'{"step": 1, "name": "\\ud800", "value": 1}',
     b'{"step": 1, "name": "loss", "value": 1' + b"0" * 400 + b"}",
+    b'{"step": 1' + b"0" * 400 + b', "name": "loss", "value": 1, "time": 1}',
+    b'{"step": 1, "name": "loss", "value": 1, "time": 1' + b"0" * 400 + b"}",
     b"[1, 2]",
     b"[" * 100_000,
     b"\xff\xfe\x00",
@@ -130,6 +132,13 @@ def test_bad_line_is_counted_and_loses_nothing_else(line):
     good = b'{"step": 1, "name": "loss", "value": 2, "time": 3}\n'
     points = pack(good + line + b"\n" + good, set(), now=0.0)
     assert (points.bad_lines, len(points.bad_samples), len(points.payload)) == (1, 1, 56)
+
+
+@pytest.mark.parametrize("field", ["step", "time"])
+def test_a_number_beyond_floats_is_bad_also_where_all_lines_have_the_usual_shape(field):
+    line = '{"step": 1, "name": "loss", "value": 1, "time": 1}\n'.replace(f'"{field}": 1', f'"{field}": {"9" * 400}')
+    points = pack(line.encode(), set(), now=0.0)
+    assert (points.bad_lines, points.payload) == (1, b"")
 
 
 def test_odd_but_good_lines():
