@@ -2,11 +2,31 @@
 
 from __future__ import annotations
 
+from datetime import UTC
+from typing import Any
+
 import django_filters as filters
+from django import forms
 from django.utils.translation import gettext_lazy as _
+from django_filters.fields import IsoDateTimeField
 
 from jobs.models import Job, JobQuerySet
 from jobs.states import JobState
+
+
+class MomentField(IsoDateTimeField):
+    """Refuses the edges of the calendar that their time zone moves beyond what a database holds."""
+
+    def to_python(self, value: Any) -> Any:
+        moment = super().to_python(value)
+        try:
+            return moment and moment.astimezone(UTC)
+        except OverflowError:
+            raise forms.ValidationError(self.error_messages["invalid"], code="invalid") from None
+
+
+class MomentFilter(filters.IsoDateTimeFilter):
+    field_class = MomentField
 
 
 class JobFilter(filters.FilterSet):
@@ -15,8 +35,8 @@ class JobFilter(filters.FilterSet):
     team = filters.NumberFilter(field_name="team_id", min_value=1, max_value=2**53, label=_("id of the team"))
     name = filters.CharFilter(lookup_expr="icontains", label=_("text in the name"))
     purpose = filters.ChoiceFilter(choices=Job.Purpose.choices, method="keep", label=_("purpose"))
-    created_from = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="gte", label=_("submitted from"))
-    created_before = filters.IsoDateTimeFilter(field_name="created_at", lookup_expr="lt", label=_("submitted before"))
+    created_from = MomentFilter(field_name="created_at", lookup_expr="gte", label=_("submitted from"))
+    created_before = MomentFilter(field_name="created_at", lookup_expr="lt", label=_("submitted before"))
 
     class Meta:
         model = Job

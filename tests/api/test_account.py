@@ -111,3 +111,10 @@ def test_a_nodes_usage_is_columns_with_null_for_nothing(api, make_cluster):
     assert (told["cpu"], told["memory_used_bytes"], told["device_utilisation"]) == ([0.25], [9], [[None]])
     assert len(told["time"]) == 1
     assert api("bob").get(f"/api/v1/nodes/{node.pk}/usage/?minutes=nan").status_code == 400
+
+
+@pytest.mark.parametrize("address", ["/api/v1/tokens/", "/api/v1/datasets/"])
+@pytest.mark.parametrize("body", ["[" * 100_000, '{"a":' * 100_000, '{"name": "a", "name": "b"}', '{"name": NaN}'])
+def test_json_that_is_too_deep_or_ambiguous_is_refused_everywhere(api, address, body):
+    answer = api().post(address, body, content_type="application/json")
+    assert (answer.status_code, answer.json()["errors"][0]["code"]) == (400, "parse_error")

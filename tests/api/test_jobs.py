@@ -81,6 +81,8 @@ def test_each_filter_narrows_the_list(api, make_user):
         ("limit=501", "limit"),
         ("cursor=xx", "cursor"),
         ("created_from=yesterday", "created_from"),
+        ("created_before=0001-01-01T00:00:00%2B14:00", "created_before"),
+        ("created_from=9999-12-31T23:59:59-12:00", "created_from"),
         ("team=vision", "team"),
         ("team=99999999999999999999", "team"),
         ("name=%00", "name"),
