@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from django import forms
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from datasets.models import Version
+from datasets.shown import label_of
 
 _SELECT = {"class": "form-select"}
 _HEADER = {"yes": True, "no": False}
@@ -58,8 +60,12 @@ class OptionsForm(forms.Form):
         chosen = str(options.get("label") or "")
         if chosen and chosen not in names:
             names.insert(0, chosen)
-        self.fields["label"].choices = [("", _("none chosen")), *((name, name) for name in names)]  # type: ignore[attr-defined]
+        self.fields["label"].choices = [("", self._unchosen(version)), *((name, name) for name in names)]  # type: ignore[attr-defined]
         self._add_choice("encoding", str(options.get("encoding") or ""))
+
+    def _unchosen(self, version: Version) -> str:
+        guess = "" if version.options.get("label") else label_of(version)
+        return gettext("%(name)s (guessed)") % {"name": guess} if guess else gettext("none chosen")
 
     def _add_choice(self, name: str, value: str) -> None:
         field: Any = self.fields[name]

@@ -26,6 +26,7 @@ FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
+MAX_SCREENSHOT_BYTES = 300_000
 OpenWindow = Callable[..., Window]
 
 
@@ -100,5 +101,6 @@ def keep_screenshot(request: pytest.FixtureRequest) -> Callable[[Window, str], N
             folder = ROOT / "frontend" / "screenshots"
             folder.mkdir(exist_ok=True)
             window.page.screenshot(path=folder / f"{name}.png")
+            assert (folder / f"{name}.png").stat().st_size <= MAX_SCREENSHOT_BYTES
 
     return keep
