@@ -51,7 +51,7 @@ def _apply_batch(starts: Sequence[Start], epoch: int) -> int:
         ids = [start.job for start in starts]
         owners = Job.objects.filter(pk__in=ids).values_list("owner_id", "team_id")
         lock_accounts((team for _owner, team in owners if team is not None), (owner for owner, _team in owners))
-        now_true = load_snapshot()
+        now_true = load_snapshot(only=ids)  # with the locks held: not the whole queue
         use = Use(now_true)
         return sum(_start_if_allowed(start, use, now_true, epoch) for start in starts)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from django.db.models import Count, Q, Sum
@@ -31,10 +31,11 @@ from portal.db import read_snapshot
 _FIELDS = ("pk", "owner_id", "team_id", "purpose", "spec", "queued_at", "priority", "avoid_nodes")
 
 
-def load_snapshot(*extra: WaitingJob) -> Snapshot:
-    """`extra` are wishes that are not rows: what would happen to them?"""
+def load_snapshot(*extra: WaitingJob, only: Collection[int] | None = None) -> Snapshot:
+    """`extra` are wishes that are not rows: what would happen to them? `only`: of the waiting jobs just these."""
+    queued = Job.objects.filter(state=JobState.QUEUED)
     with read_snapshot():
-        waiting = [_waiting(row) for row in Job.objects.filter(state=JobState.QUEUED).values(*_FIELDS)]
+        waiting = [_waiting(row) for row in (queued if only is None else queued.filter(pk__in=only)).values(*_FIELDS)]
         waiting += extra
         return Snapshot(
             now=timezone.now().timestamp(),
