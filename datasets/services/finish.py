@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import timedelta
 from uuid import UUID
@@ -50,14 +51,20 @@ def finish_upload(upload_id: UUID | str) -> Upload | None:
         return _conclude(upload, stored)
 
 
-def finish_waiting(*, idle_seconds: float = 30.0, max_bytes: int | None = None) -> int:
-    """Finish what stands at FINISHING because its process died or storage was full; returns how many ended."""
+def finish_waiting(*, idle_seconds: float = 30.0, max_bytes: int | None = None, work_seconds: float = math.inf) -> int:
+    """Finish what stands at FINISHING because its process died or storage was full; returns how many ended.
+
+    After `work_seconds` no further one is begun.
+    """
+    until = time.monotonic() + work_seconds
     cutoff = timezone.now() - timedelta(seconds=idle_seconds)
     waiting = Upload.objects.filter(state=UploadState.FINISHING, moved_at__lte=cutoff).order_by("size_bytes")
     if max_bytes is not None:
         waiting = waiting.filter(size_bytes__lte=max_bytes)
     ended = 0
     for pk in waiting.values_list("pk", flat=True)[:100]:
+        if time.monotonic() > until:
+            break
         try:
             upload = finish_upload(pk)
         except (StorageFull, Unavailable):
