@@ -89,7 +89,7 @@ class LiveSocket:
                 if not isinstance(message, dict):
                     raise TypeError("not an object")
                 self.subscriber.ask = self.next_ask(self.subscriber.ask, message)
-            except (ValueError, TypeError):
+            except (ValueError, TypeError, RecursionError):
                 raise Closed(BAD_MESSAGE) from None
             self.source.kick()
 

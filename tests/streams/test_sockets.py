@@ -133,7 +133,7 @@ async def test_a_page_is_closed_when_its_viewer_may_look_no_longer(server, node)
 
 
 async def test_nonsense_closes_the_socket(server, node):
-    for text in ("{", "[]", '{"type": "x"}'):
+    for text in ("{", "[]", '{"type": "x"}', "[" * 3_000):
         async with connect(server, "/ws/jobs/", node.person) as page:
             await page.send(text)
             assert await closing(page) == 4400
