@@ -7,7 +7,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.utils.translation import gettext_lazy, ngettext
 
-from jobs.models import Attempt, Job, JobEvent
+from jobs.models import Attempt, CodeBundle, Job, JobEvent
 from jobs.services.stop import cancel_job
 from portal.admin_base import ReadOnlyAdmin, ShownInline, action
 from portal.errors import DomainError
@@ -56,3 +56,15 @@ class JobAdmin(ReadOnlyAdmin):
                 "%(count)d job is cancelled or stopping.", "%(count)d jobs are cancelled or stopping.", done
             )
             self.message_user(request, said % {"count": done}, messages.SUCCESS)
+
+
+@admin.register(CodeBundle)
+class CodeBundleAdmin(ReadOnlyAdmin):
+    """Counts against its owner's storage until it is deleted here; jobs that name it cannot run again afterwards."""
+
+    list_display = ("file_name", "owner", "created_at")
+    list_select_related = ("owner",)
+    search_fields = ("file_name", "owner__username")
+
+    def has_delete_permission(self, request: HttpRequest, obj: CodeBundle | None = None) -> bool:  # type: ignore[override]
+        return bool(request.user.has_perm("jobs.delete_codebundle"))

@@ -10,9 +10,10 @@ class PortalConfig(AppConfig):
 
     def ready(self) -> None:
         from datasets.services import storage_use
-        from jobs.services import checkpoints
+        from jobs.services import bundles, checkpoints
         from nodes.services import broker_login
         from portal.broker import ensure_node_login
 
         broker_login.provide(ensure_node_login)
         storage_use.also_count(checkpoints.stored_bytes)
+        storage_use.also_count(bundles.stored_bytes)

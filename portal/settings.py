@@ -107,7 +107,7 @@ if DATABASES["default"]["ENGINE"].endswith("sqlite3"):
     DATABASES["default"]["OPTIONS"] = _sqlite_options
 else:
     DATABASES["default"]["OPTIONS"] = {
-        "pool": {"min_size": 0, "max_size": int(env.number("DATABASE_POOL", 8, least=1, most=200)), "timeout": 20},
+        "pool": {"min_size": 0, "max_size": int(env.number("DATABASE_POOL", 48, least=1, most=200)), "timeout": 20},
         "options": "-c idle_in_transaction_session_timeout=15000",
     }
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"

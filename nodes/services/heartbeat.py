@@ -47,7 +47,7 @@ def hear(node_id: UUID, message: Exchange) -> Heard:
         if node.state != before[3]:
             add_node_event(node.pk, "state", _state_text(before[3], node))
             hint("master")
-        _note_devices(node, message.devices)
+        _note_devices(node, message.devices, is_first=message.facts is not None)
         keep_usage(node, message.usage, now)
         hint(f"node.{node.pk}", node.rev)
         hint("nodes")
@@ -113,9 +113,13 @@ def _newest_usage(node: Node, message: Exchange) -> dict[str, Any]:
     return {**newest.model_dump(exclude={"age_seconds"}), "agent_memory_bytes": message.agent_memory_bytes}
 
 
-def _note_devices(node: Node, reports: list[DeviceReport]) -> None:
-    """Reported ones are made or changed, by their uuid; those no longer reported are kept for history."""
-    if not reports:
+def _note_devices(node: Node, reports: list[DeviceReport], *, is_first: bool) -> None:
+    """Reported ones are made or changed, by their uuid; those no longer reported are kept for history.
+
+    None at all counts only in a session's first message (the agent was started anew with no slots): later it is a
+    driver that does not answer.
+    """
+    if not reports and not is_first:
         return
     known = {device.uuid: device for device in node.devices.all()}
     for report in sorted(reports, key=lambda report: report.index):

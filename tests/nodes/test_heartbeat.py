@@ -137,12 +137,6 @@ def test_devices_follow_the_reports():
     assert "well again" in node.events.filter(kind="device").first().text
 
 
-def test_an_exchange_without_devices_says_nothing_of_them():
-    node = make_node(devices=2)
-    FakeAgent(node).exchange(devices=[])
-    assert node.devices.filter(is_present=True).count() == 2
-
-
 def sample(age: float, cpu: float, devices=(0.5, None)) -> UsageSample:
     return UsageSample(age_seconds=age, cpu=cpu, memory_used_bytes=100, devices=list(devices))
 
@@ -176,3 +170,15 @@ def test_a_foreign_session_in_the_token_is_refused():
     agent = FakeAgent(make_node())
     with pytest.raises(Forbidden):
         agent.exchange(node_id=uuid4())
+
+
+def test_no_devices_count_only_from_an_agent_started_anew():
+    node = make_node(devices=2)
+    agent = FakeAgent(node)
+    agent.exchange(devices=[])
+    assert not node.devices.filter(is_present=True).exists()
+    again = make_node(devices=2)
+    agent = FakeAgent(again)
+    agent.exchange()
+    agent.exchange(devices=[], facts=None)
+    assert again.devices.filter(is_present=True).count() == 2
