@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +41,7 @@ def main(arguments: list[str]) -> int:
         own.add_argument("--json", action="store_true", help="the goals as JSON on standard output")
         benchmark.options(own)
     asked = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing is left behind
     print(machine(), file=sys.stderr, flush=True)
     return report(BENCHMARKS[asked.name].goals(asked), as_json=asked.json)
 

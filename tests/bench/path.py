@@ -31,7 +31,13 @@ def options(parser: argparse.ArgumentParser) -> None:
 def goals(arguments: argparse.Namespace) -> list[Goal]:
     chosen = [PARTS[name] for name in arguments.parts.split(",")]
     with installation() as portal:
-        return [goal for part in chosen for goal in part(portal, arguments)]
+        return [told(goal) for part in chosen for goal in part(portal, arguments)]
+
+
+def told(goal: Goal) -> Goal:
+    """At once too: a run that is cut short has said what it knew."""
+    say(f"{goal.name}: {goal.measured}")
+    return goal
 
 
 def _speed(portal: Installation, arguments: argparse.Namespace) -> list[Goal]:
