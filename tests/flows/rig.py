@@ -167,11 +167,16 @@ class Rig:
 
     def kill_part(self, text: str, number: int = signal.SIGKILL) -> None:
         """`up` starts it again; this returns when it has."""
+        ended = self.end_part(text, number)
+        wait_for(f"{text} runs again", lambda: self.part(text).pid != ended, 30)
+        self.wait_ready()
+
+    def end_part(self, text: str, number: int) -> int:
+        """The id of the process that has ended now."""
         process = self.part(text)
         process.send_signal(number)
         process.wait(30)
-        wait_for(f"{text} runs again", lambda: self.part(text).pid != process.pid, 30)
-        self.wait_ready()
+        return process.pid
 
     def wait_ready(self) -> None:
         def ready() -> bool:

@@ -30,6 +30,7 @@ class Story:
         self.listener.start()
         for rank in (0, 1):
             ada.wait_step(self.job, 5, rank=rank)
+        wait_for("the page shows both ranks", lambda: len(self.listener.copy) == 2, 30)
         self.pids = self._ranks()
         self.resets = self.listener.resets
 
@@ -38,8 +39,11 @@ class Story:
 
     def goes_on(self) -> None:
         """The very same processes still train."""
-        assert self._ranks() == self.pids
+        self.still_trains()
         assert self.ada.job(self.job)["state"] == "running"
+
+    def still_trains(self) -> None:
+        assert self._ranks() == self.pids
 
     def check_end(self) -> None:
         """One attempt, every step of both ranks once, logs whole, and the page that listened has all of it."""
@@ -118,8 +122,8 @@ def test_a_job_that_ends_while_its_agents_are_away(rig: Rig, ada: Client):
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["SIGTERM", "kill-9"])
 def test_web_restarted(rig: Rig, story: Story, number: int):
-    rig.kill_part("uvicorn", number)
-    story.goes_on()
+    rig.end_part("uvicorn", number)
+    story.still_trains()
     wait_for("the page has come back", lambda: story.listener.connects >= 2, 30)
     story.check_end()
     assert story.listener.resets == story.resets  # it went on where it was cut off
