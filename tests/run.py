@@ -21,6 +21,7 @@ from tests.postgres import private_server
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 FRONTEND = ROOT / "frontend"
+PROGRAMS = {"chromium": "chromium", "bwrap": "bubblewrap", "gcc": "gcc"}
 UNIT = ["-m", "not flow and not browser"]
 
 
@@ -85,16 +86,16 @@ def flows() -> int:
 
 
 def browser() -> int:
-    ensure_chromium()
     return pytest("-m", "browser")
 
 
-def ensure_chromium() -> None:
-    """Debian's Chromium, when we are root and it is missing; else the tests say what to install."""
-    if shutil.which("chromium") or os.geteuid() != 0 or not shutil.which("apt-get"):
+def ensure_programs() -> None:
+    """Debian's packages of the programs that tests need, when we are root; else those tests say what to install."""
+    missing = [package for program, package in PROGRAMS.items() if not shutil.which(program)]
+    if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     call("apt-get", "update", "-qq")
-    call("apt-get", "install", "-y", "-qq", "chromium", DEBIAN_FRONTEND="noninteractive")
+    call("apt-get", "install", "-y", "-qq", *missing, DEBIAN_FRONTEND="noninteractive")
 
 
 STEPS = [
@@ -121,6 +122,7 @@ def main() -> int:
     unknown = sorted(set(args.steps) - {step.name for step in STEPS})
     if unknown:
         parser.error(f"no such step: {', '.join(unknown)}; there are {', '.join(step.name for step in STEPS)}")
+    ensure_programs()
     rows = [timed(step) for step in STEPS if not args.steps or step.name in args.steps]
     print(
         "\n"
