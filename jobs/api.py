@@ -27,7 +27,7 @@ from jobs.serializers import (
     Wish,
 )
 from jobs.services.stop import cancel_job
-from jobs.services.submit import WishReport, check_wish, submit_job
+from jobs.services.submit import WishReport, check_wish, submit_once
 from jobs.spec import JobSpec
 from jobs.spec_text import write_wish
 from jobs.states import JobState
@@ -84,9 +84,8 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, JobRows):
     def create(self, request: Request) -> Response:
         wish = read_wish(request)
         key = idempotency_key(request)
-        is_known = bool(key) and Job.objects.filter(owner=self.person, idempotency_key=key).exists()
         with beside_spec():
-            job = submit_job(
+            submitted = submit_once(
                 self.person,
                 wish.spec,
                 team=wish.team,
@@ -95,10 +94,10 @@ class JobViewSet(ListModelMixin, RetrieveModelMixin, JobRows):
                 origin=wish.origin,
                 resume_from=wish.resume_from,
             )
-        self.kwargs["pk"] = job.pk
+        self.kwargs["pk"] = submitted.job.pk
         body = JobSerializer(self.get_object()).data
-        place = request.build_absolute_uri(f"{request.path}{job.pk}/")
-        return Response(body, status=200 if is_known else 201, headers={"Location": place})
+        place = request.build_absolute_uri(f"{request.path}{submitted.job.pk}/")
+        return Response(body, status=201 if submitted.is_new else 200, headers={"Location": place})
 
     @extend_schema(
         summary="Check a job without submitting it",

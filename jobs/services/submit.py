@@ -43,6 +43,12 @@ class WishReport:
     previews: list[Launch]
 
 
+@dataclass(frozen=True)
+class Submitted:
+    job: Job
+    is_new: bool
+
+
 def check_wish(user: User, spec: JobSpec, team: Team | None = None, *, secret_names: Sequence[str] = ()) -> WishReport:
     """Everything submit would check, and what would happen next; writes nothing."""
     problems = problems_of_wish(user, spec, team)
@@ -63,7 +69,29 @@ def submit_job(
     origin: Job | None = None,
     resume_from: Checkpoint | None = None,
 ) -> Job:
-    """The job, QUEUED; for a key used before, the job it made then.
+    """The job, QUEUED; for a key used before, the job it made then. Raises what `submit_once` raises."""
+    return submit_once(
+        user,
+        spec,
+        team=team,
+        secrets=secrets,
+        idempotency_key=idempotency_key,
+        origin=origin,
+        resume_from=resume_from,
+    ).job
+
+
+def submit_once(
+    user: User,
+    spec: JobSpec,
+    *,
+    team: Team | None = None,
+    secrets: Mapping[str, str] | None = None,
+    idempotency_key: str = "",
+    origin: Job | None = None,
+    resume_from: Checkpoint | None = None,
+) -> Submitted:
+    """The job and whether this very call made it; of calls at the same time with one key, one did.
 
     Raises InvalidFields (every wrong field at once), OverLimit (the queue of person or team is full), Conflict (the key
     came with another body before).
@@ -72,7 +100,7 @@ def submit_job(
     digest = _digest(spec, team, secrets, resume_from)
     earlier = _made_before(user, idempotency_key, digest)
     if earlier is not None:
-        return earlier
+        return Submitted(earlier, is_new=False)
     problems = problems_of_wish(user, spec, team, resume_from=resume_from, secret_names=list(secrets))
     if problems:
         raise InvalidFields(problems)
@@ -80,7 +108,7 @@ def submit_job(
         lock_accounts([team.pk] if team else [], [user.pk])
         earlier = _made_before(user, idempotency_key, digest)
         if earlier is not None:
-            return earlier
+            return Submitted(earlier, is_new=False)
         _check_queue(user, team)
         job = Job.objects.create(
             owner=user,
@@ -101,7 +129,7 @@ def submit_job(
         add_event(job, "submitted", _("Submitted by %(name)s.") % {"name": user.get_username()}, actor=user)
         hint("jobs", job.rev)
         hint("master")
-    return job
+    return Submitted(job, is_new=True)
 
 
 def _forecast(user: User, spec: JobSpec, team: Team | None) -> tuple[bool, str]:

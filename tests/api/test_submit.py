@@ -9,7 +9,9 @@ import pytest
 import yaml
 
 from jobs.models import Job, JobSecret
+from jobs.services import submit
 from portal.accounts import services
+from portal.accounts.limits import lock_accounts
 from portal.accounts.models import Team
 from tests.conftest import DATA
 
@@ -157,6 +159,24 @@ def test_a_key_makes_one_job_however_often_it_is_sent(api, make_cluster):
     assert post(api("bob"), body(), **{"Idempotency-Key": "k1"}).status_code == 201
     assert Job.objects.count() == 2
     assert post(client, body(), **{"Idempotency-Key": "k" * 201}).status_code == 400
+
+
+def test_the_one_that_came_second_at_the_same_time_is_told_so(api, make_cluster, monkeypatch):
+    """The other request's job appears between the first look for the key and the locks."""
+    make_cluster()
+    client = api()
+    made = []
+
+    def overtaken(*locks):
+        if not made:
+            made.append(None)
+            made.append(post(client, body(), **{"Idempotency-Key": "k1"}))
+        lock_accounts(*locks)
+
+    monkeypatch.setattr(submit, "lock_accounts", overtaken)
+    second = post(client, body(), **{"Idempotency-Key": "k1"})
+    assert (made[1].status_code, second.status_code) == (201, 200)
+    assert second.json()["id"] == made[1].json()["id"]
 
 
 # --- secrets ------------------------------------------------------------------------------------------------------
