@@ -16,7 +16,7 @@ from datasets.services.datasets import delete_dataset
 from datasets.services.storage_use import in_words
 from datasets.services.uploads import abandon
 from portal.accounts.models import User
-from portal.admin_base import ReadOnlyAdmin, TabularInline
+from portal.admin_base import ReadOnlyAdmin, TabularInline, action
 from portal.errors import DomainError
 
 
@@ -41,7 +41,10 @@ class DatasetAdmin(ReadOnlyAdmin):
     inlines = (VersionInline,)
     actions = ("delete_chosen",)
 
-    @admin.action(description=_("Delete the chosen datasets"))
+    def has_delete_chosen_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("datasets.delete_dataset"))
+
+    @action(description=_("Delete the chosen datasets"), permissions=["delete_chosen"])
     def delete_chosen(self, request: HttpRequest, rows: QuerySet[Dataset]) -> None:
         for dataset in rows:
             _attempt(self, request, partial(delete_dataset, cast("User", request.user), dataset))
@@ -70,7 +73,10 @@ class UploadAdmin(ReadOnlyAdmin):
     def arrived(self, upload: Upload) -> str:
         return f"{in_words(upload.offset_bytes)} / {in_words(upload.size_bytes)}"
 
-    @admin.action(description=_("Give up the chosen uploads"))
+    def has_give_up_permission(self, request: HttpRequest) -> bool:
+        return bool(request.user.has_perm("datasets.change_upload"))
+
+    @action(description=_("Give up the chosen uploads"), permissions=["give_up"])
     def give_up(self, request: HttpRequest, rows: QuerySet[Upload]) -> None:
         for upload in rows:
             _attempt(self, request, partial(abandon, upload))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.urls import reverse
 
 from datasets.models import Dataset, Upload
@@ -47,3 +48,17 @@ def test_actions_go_through_services(client, boss, places):
     client.post(reverse("admin:datasets_upload_changelist"), {"action": "give_up", "_selected_action": [upload.pk]})
     assert not Dataset.objects.exists()
     assert Upload.objects.get().state == "abandoned"
+
+
+def test_who_may_only_look_is_offered_no_action(client, boss, make_user, places):
+    dataset = create_dataset(boss, name="x")
+    upload, _token = create_upload(boss, file_name="a.csv", size_bytes=5)
+    viewer = make_user("viewer", staff=True)
+    viewer.user_permissions.set(Permission.objects.filter(codename__in=["view_dataset", "view_upload"]))
+    client.force_login(viewer)
+    for name, action, row in (("dataset", "delete_chosen", dataset), ("upload", "give_up", upload)):
+        address = reverse(f"admin:datasets_{name}_changelist")
+        assert action.encode() not in client.get(address).content
+        client.post(address, {"action": action, "_selected_action": [row.pk]})
+    assert Dataset.objects.exists()
+    assert Upload.objects.get().state == "open"
