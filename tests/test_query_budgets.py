@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from datasets.models import Dataset, StoredObject, Version
 from datasets.states import VersionState
-from jobs.models import Job, JobEvent
+from jobs.models import CodeBundle, Job, JobEvent
 from jobs.states import JobState
 from nodes.models import Device, Node
 from portal.accounts.models import Team, User
@@ -32,6 +32,7 @@ BUDGETS = {
     "/api/v1/jobs/{job}/attempts/": 5,
     "/api/v1/queue/": 4,
     "/api/v1/seats/": 4,
+    "/api/v1/bundles/": 4,
     "/api/v1/datasets/": 5,
     "/api/v1/versions/": 4,
     "/api/v1/uploads/": 4,
@@ -66,6 +67,7 @@ def fill(owner: User, rows: int) -> Job:
     job = Job.objects.order_by("pk").first()
     Job.objects.filter(pk__lt=job.pk + rows // 2).update(state=JobState.SUCCEEDED, ended_at=now, position=None)
     JobEvent.objects.bulk_create(JobEvent(job=job, kind="note", text="x", actor=owner) for _ in range(rows))
+    CodeBundle.objects.bulk_create(CodeBundle(owner=owner, stored=stored, file_name="a.zip") for _ in range(rows))
     Dataset.objects.bulk_create(Dataset(owner=owner, team=team, name=f"set {n}") for n in range(rows))
     Version.objects.bulk_create(
         Version(dataset=dataset, number=1, stored=stored, file_name="a", state=VersionState.READY, created_by=owner)
