@@ -7,11 +7,12 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from django.db import OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.utils.translation import gettext as _
 
-from portal.errors import DomainError
+from portal.errors import DomainError, Unavailable
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,11 @@ def request_id(request: HttpRequest) -> str:
     return str(known)
 
 
+def database_trouble() -> Unavailable:
+    """For an OperationalError: the database is down, or on SQLite somebody wrote for too long."""
+    return Unavailable("database", _("The database does not answer at the moment. Try again in some seconds."))
+
+
 class RefusalMiddleware:
     """Turns a DomainError that a view let through into a page, or into JSON where that was asked for."""
 
@@ -35,10 +41,16 @@ class RefusalMiddleware:
         return self.get_response(request)
 
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        is_page = "application/json" not in request.headers.get("Accept", "")
+        if isinstance(error, OperationalError):
+            logger.error("The database failed request %s.", request_id(request), exc_info=error)
+            if is_page:
+                return server_error(request, status=503)
+            error = database_trouble()
         if not isinstance(error, DomainError):
             return None
         logger.info("refused %s: %s", request_id(request), error.code)
-        if "application/json" in request.headers.get("Accept", ""):
+        if not is_page:
             body = {"code": error.code, "message": error.message, "field": error.field, "id": request_id(request)}
             return JsonResponse(body, status=error.http_status)
         return refusal_page(request, error.http_status, error.message)
@@ -80,6 +92,6 @@ def not_found(request: HttpRequest, *_args: object, **_facts: object) -> HttpRes
     return refusal_page(request, 404, text)
 
 
-def server_error(request: HttpRequest) -> HttpResponse:
+def server_error(request: HttpRequest, status: int = 500) -> HttpResponse:
     """Plain, without the frame: whatever broke may break it again."""
-    return render(request, "500.html", {"request_id": request_id(request)}, status=500)
+    return render(request, "500.html", {"request_id": request_id(request)}, status=status)

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, cast
 
 import pydantic
+from django.db import OperationalError
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.utils import timezone
@@ -29,6 +30,7 @@ from rest_framework.viewsets import GenericViewSet
 
 from portal.accounts.models import User
 from portal.errors import DomainError, Invalid, InvalidFields, NotFound
+from portal.refusals import database_trouble
 
 # --- errors ---------------------------------------------------------------------------------------------------------
 
@@ -51,6 +53,8 @@ class ExceptionHandler(BaseHandler):
             return _validation([(exc.field, exc.code, exc.message)])
         if isinstance(exc, DomainError):
             return Refusal(exc)
+        if isinstance(exc, OperationalError):
+            return Refusal(database_trouble())
         if isinstance(exc, pydantic.ValidationError):
             return _validation(
                 [(".".join(str(part) for part in e["loc"]), e["type"], _plain(e["msg"])) for e in exc.errors()]
@@ -58,7 +62,8 @@ class ExceptionHandler(BaseHandler):
         return cast("Exception", super().convert_known_exceptions(exc))
 
     def report_exception(self, exc: exceptions.APIException, response: Response) -> None:
-        if not isinstance(exc, Refusal):  # a full quota (507) is an answer, not an accident
+        # A full quota (507) is an answer, not an accident.
+        if not isinstance(exc, Refusal) or isinstance(self.exc, OperationalError):
             super().report_exception(exc, response)
 
 
