@@ -38,6 +38,7 @@ logger = logging.getLogger(__name__)
 
 LEAST_PAUSE_SECONDS = 0.05  # between two looks, however many hints come
 PROBE_SECONDS = 2.0  # how long a probe's answer counts, and may take
+TELL_SECONDS = 60.0  # between two warnings that the portal does not answer
 UNASKED_SECONDS = 5.0  # nobody is so silent yet that the probe matters
 LISTEN_AGAIN_SECONDS = 2.0
 MAX_UNREAD_TASKS = 20  # the worker is down or slow: more of the same would not help
@@ -58,7 +59,12 @@ class PortalProbe:
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/") + "/healthz" if url else ""
-        self._answer, self._asked_at = True, float("-inf")
+        self._answer, self._asked_at, self._told_at = True, float("-inf"), float("-inf")
+        if not url:
+            logger.warning(
+                "PUBLIC_URL is not set, so the master cannot see whether nodes reach the portal: while the web process"
+                " or the proxy is down, nodes may be declared lost and their jobs started again elsewhere."
+            )
 
     def __call__(self) -> bool:
         """Without a known address the database's own answer has to do: the caller has just read from it."""
@@ -66,7 +72,15 @@ class PortalProbe:
             return True
         if time.monotonic() - self._asked_at >= PROBE_SECONDS:
             self._answer, self._asked_at = self._ask(), time.monotonic()
+            self._tell()
         return self._answer
+
+    def _tell(self) -> None:
+        if self._answer:
+            self._told_at = float("-inf")
+        elif self._asked_at - self._told_at >= TELL_SECONDS:
+            self._told_at = self._asked_at
+            logger.warning("%s does not answer; until it does, the silence of nodes is not counted.", self._url)
 
     def _ask(self) -> bool:
         try:

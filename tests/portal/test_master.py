@@ -153,6 +153,19 @@ def test_probe_takes_any_answer_but_a_servers_own_trouble():
     assert PortalProbe("")()
 
 
+def test_a_probe_that_fails_or_cannot_ask_is_told_in_the_log(caplog, monkeypatch):
+    PortalProbe("")
+    assert caplog.text.count("PUBLIC_URL is not set") == 1
+    probe = PortalProbe("http://127.0.0.1:9")
+    now, answers = [100.0], [False]
+    monkeypatch.setattr(module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(probe, "_ask", lambda: answers[0])
+    for moment, told in ((100.0, 1), (103.0, 1), (159.0, 1), (161.0, 2), (164.0, 2)):
+        now[0] = moment
+        assert not probe()
+        assert caplog.text.count("does not answer") == told, moment
+
+
 # --- commands ---------------------------------------------------------------------------------------------------------
 
 
