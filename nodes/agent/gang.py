@@ -12,6 +12,7 @@ from pathlib import Path
 from nodes.agent.procs import boot_seconds
 
 PAIR_SECONDS = 60.0
+GREETING_SECONDS = 1.0
 _LOWEST = 20_000
 
 
@@ -85,7 +86,6 @@ class PairCheck:
             except OSError:
                 return
             with connection, contextlib.suppress(OSError, ValueError):
-                connection.settimeout(1.0)
                 said, _, rank = _read_line(connection).rpartition(" ")
                 if said == self.greeting:
                     self.greeted_us.add(int(rank))
@@ -127,8 +127,14 @@ class PairCheck:
 
 
 def _read_line(connection: socket.socket) -> str:
+    """TimeoutError when the whole line takes longer than GREETING_SECONDS, however steadily it drips in."""
+    deadline = time.monotonic() + GREETING_SECONDS
     data = b""
     while not data.endswith(b"\n") and len(data) < 200:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise TimeoutError("the greeting took too long")
+        connection.settimeout(left)
         more = connection.recv(200)
         if not more:
             break

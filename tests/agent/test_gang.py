@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from pathlib import Path
 from uuid import uuid4
 
@@ -121,3 +123,23 @@ dist.destroy_process_group()
     for rank, launch in enumerate(launches):
         assert "sum 3.0 of 2" in portal.text(launch.token, rank), portal.text(launch.token)
         assert portal.reports[launch.token].exit.is_complete
+
+
+def test_greeting_that_drips_in_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr(gang, "GREETING_SECONDS", 0.3)
+    ours, theirs = socket.socketpair()
+    is_over = threading.Event()
+
+    def drip():
+        while not is_over.wait(0.1):
+            theirs.send(b"x")
+
+    dripping = threading.Thread(target=drip)
+    with ours, theirs:
+        dripping.start()
+        began = time.monotonic()
+        with pytest.raises(TimeoutError):
+            gang._read_line(ours)
+        assert time.monotonic() - began < 2.0
+        is_over.set()
+        dripping.join()
