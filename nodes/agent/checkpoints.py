@@ -58,16 +58,15 @@ class Keeper(threading.Thread):
                     self._registry.busy.discard(placement.token)
 
     def _serve(self, placement: Placement) -> None:
-        while (names := shelf.waiting(placement.folder)) and not self._stop_asked.is_set():
-            name = names[0]
-            if time.monotonic() < self._retry_at.get((placement.folder.token, name), 0.0):
-                return
-            try:
-                self._bring(placement, name)
-            except PortalDown as error:
-                log.info("checkpoint %s waits on this node: %s", name, error)
-                self._retry_at[placement.folder.token, name] = time.monotonic() + RETRY_SECONDS
-                return
+        """The newest checkpoint that waits, and no other: the launches of this node take turns."""
+        names = shelf.waiting(placement.folder)
+        if not names or time.monotonic() < self._retry_at.get((placement.folder.token, names[0]), 0.0):
+            return
+        try:
+            self._bring(placement, names[0])
+        except PortalDown as error:
+            log.info("checkpoint %s waits on this node: %s", names[0], error)
+            self._retry_at[placement.folder.token, names[0]] = time.monotonic() + RETRY_SECONDS
 
     def _bring(self, placement: Placement, name: str) -> None:
         """PortalDown to be tried again; whatever else happens is final and written down."""
@@ -98,7 +97,7 @@ class Keeper(threading.Thread):
             if not wanted:
                 raise PortalDown("not registered, though nothing is missing")
             for sha256, file in wanted.items():
-                chunks = _chunks(folder, f"checkpoints/{name}/{file.path}")
+                chunks = _chunks(folder, f"checkpoints/{name}/{file.path}", file.size_bytes)
                 self._portal.put(answer.missing[sha256], chunks, file.size_bytes)
         raise PortalDown("the agent is ending")
 
@@ -130,17 +129,22 @@ def _check(folder: Path, place: str, file: CheckpointFile) -> None:
         raise Unusable(f"{file.path!r} is no path inside it")
     digest = hashlib.sha256()
     size = 0
-    for chunk in _chunks(folder, f"{place}/{file.path}"):
+    for chunk in _chunks(folder, f"{place}/{file.path}", file.size_bytes):
         digest.update(chunk)
         size += len(chunk)
     if size != file.size_bytes or digest.hexdigest() != file.sha256:
         raise Unusable(f"{file.path} is not what was saved")
 
 
-def _chunks(folder: Path, path: str) -> Iterator[bytes]:
+def _chunks(folder: Path, path: str, size_bytes: int) -> Iterator[bytes]:
+    """Unusable as soon as the file is longer than was declared: one that grows, or is sparse, would hold everyone."""
     handle = open_inside(folder, path)
     if handle is None:
         raise Unusable(f"{path} is missing or no plain file")
     with os.fdopen(handle, "rb") as file:
-        while chunk := file.read(1 << 20):
+        left = size_bytes
+        while chunk := file.read(min(1 << 20, left + 1)):
+            left -= len(chunk)
+            if left < 0:
+                raise Unusable(f"{path} is longer than was saved")
             yield chunk

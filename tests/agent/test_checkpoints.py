@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from nodes.agent.checkpoints import Unusable, _chunks
 from tests.agent.conftest import ROOT, wait_for
 
 SAVE = """
@@ -49,3 +52,15 @@ def test_superseded_launch_stops_offering(node, portal):
     wait_for(lambda: launch.token in portal.closed)
     assert portal.offers == 1
     assert not portal.registered
+
+
+def test_file_longer_than_declared_is_given_up_at_once(tmp_path):
+    with (tmp_path / "weights").open("wb") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(Unusable, match="longer than was saved"):
+        list(_chunks(tmp_path, "weights", 3 << 20))
+
+
+def test_file_of_the_declared_size_is_read_whole(tmp_path):
+    (tmp_path / "weights").write_bytes(b"w" * (2 << 20))
+    assert b"".join(_chunks(tmp_path, "weights", 2 << 20)) == b"w" * (2 << 20)
