@@ -18,6 +18,7 @@ _REASONS: dict[EndCause, StopReason] = {
     EndCause.OUT_OF_MEMORY: StopReason.OUT_OF_MEMORY,
     EndCause.LEASE_EXPIRED: StopReason.LEASE_EXPIRED,
     EndCause.INPUT_UNAVAILABLE: StopReason.INPUT_UNAVAILABLE,
+    EndCause.BAD_INPUT: StopReason.IMPOSSIBLE,
     EndCause.LAUNCH_FAILED: StopReason.LAUNCH_FAILED,
     EndCause.PEER_UNREACHABLE: StopReason.JOIN_TIMEOUT,
     EndCause.SUPERVISOR_GONE: StopReason.SUPERVISOR_GONE,
@@ -99,6 +100,7 @@ def _cause_sentence(cause: EndCause) -> str:
             "On %(node)s it was stopped because the node could not reach the portal for too long."
         ),
         EndCause.INPUT_UNAVAILABLE: _("On %(node)s its inputs could not be fetched."),
+        EndCause.BAD_INPUT: _("Its inputs cannot be used, on %(node)s or anywhere else."),
         EndCause.LAUNCH_FAILED: _("On %(node)s the launcher could not start."),
         EndCause.PEER_UNREACHABLE: _("%(node)s could not connect to another node of the job."),
         EndCause.SUPERVISOR_GONE: _("On %(node)s its supervisor vanished; how it ended is not known."),

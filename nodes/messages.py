@@ -102,7 +102,7 @@ class Launch(_Message):
     ranks: list[int]
     argv: list[str]
     env: dict[str, str] = Field(default_factory=dict)
-    secrets: dict[str, str] = Field(default_factory=dict)  # environment too, but masked in every stream
+    secrets: dict[str, str] = Field(default_factory=dict)  # environment too: as they are, masked in every stream
     inputs: list[InputFile] = Field(default_factory=list)
     devices: list[DeviceSeat] = Field(default_factory=list)
     cpus: int = 0
@@ -143,6 +143,7 @@ class EndCause(StrEnum):
     OUT_OF_MEMORY = "out_of_memory"
     LEASE_EXPIRED = "lease_expired"
     INPUT_UNAVAILABLE = "input_unavailable"
+    BAD_INPUT = "bad_input"  # it came as it was stored, and no node can use it
     LAUNCH_FAILED = "launch_failed"
     PEER_UNREACHABLE = "peer_unreachable"
     SUPERVISOR_GONE = "supervisor_gone"

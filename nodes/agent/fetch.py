@@ -28,7 +28,11 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplemen
 
 
 class Unfit(Exception):
-    """The input cannot be used; a sentence for a person."""
+    """The input is what was stored and cannot be used on any node; a sentence for a person."""
+
+
+class Unavailable(Exception):
+    """The input did not come to this node as it was stored; a sentence for a person."""
 
 
 class Fetcher:
@@ -54,18 +58,22 @@ class Fetcher:
         try:
             with self._slots:
                 for item in launch.inputs:
-                    self._bring(portal, placement, item)
+                    self._bring(portal, placement, launch, item)
                     if self._ending.is_set() or placement.is_stopping():
                         return
             placement.inputs_are_ready()
-        except (Unfit, Refused, PortalDown, OSError) as error:
+        except Unfit as error:
+            log.warning("inputs of %s: %s", placement.token, error)
+            text = f"An input cannot be used: {error}"
+            placement.stop("bad input", cause=EndCause.BAD_INPUT, message=text[:1000])
+        except (Unavailable, Refused, PortalDown, OSError) as error:
             log.warning("inputs of %s: %s", placement.token, error)
             text = f"An input could not be brought to the node: {error}"
             placement.stop("input unavailable", cause=EndCause.INPUT_UNAVAILABLE, message=text[:1000])
         finally:
             portal.close()
 
-    def _bring(self, portal: Portal, placement: Placement, item: InputFile) -> None:
+    def _bring(self, portal: Portal, placement: Placement, launch: Launch, item: InputFile) -> None:
         if not is_inside(item.path.rstrip("/")):
             raise Unfit(f"{item.path!r} is no path inside the launch's folder")
         owner = placement.node.get("uid")
@@ -81,7 +89,7 @@ class Fetcher:
         self._download(portal, placement, item, part)
         _make_parents(target, placement.folder.job, owner)
         if item.unpack_zip:
-            unpack(part, target)
+            unpack(part, target, most_bytes=min(MAX_UNPACKED_BYTES, launch.disk_bytes))
             part.unlink()
         else:
             part.replace(target)
@@ -99,11 +107,11 @@ class Fetcher:
                 part.unlink()
                 wrong += 1
                 if wrong > 1:
-                    raise Unfit(f"{item.path} is not what was stored (SHA-256 or size differs)")
+                    raise Unavailable(f"{item.path} is not what was stored (SHA-256 or size differs)")
                 continue
             except PortalDown as error:
                 if time.monotonic() > deadline:
-                    raise Unfit(f"{item.path}: {error}") from error
+                    raise Unavailable(f"{item.path}: {error}") from error
             self._ending.wait(pause)
             pause = min(pause * 2, 10.0)
 
@@ -118,7 +126,7 @@ class Fetcher:
                 if item.size_bytes:
                     placement.note = f"fetching {item.path} {100 * (at + len(chunk)) // item.size_bytes} %"
                 if item.size_bytes is not None and at + len(chunk) > item.size_bytes:
-                    raise Unfit(f"{item.path} is longer than the {item.size_bytes} bytes announced")
+                    raise Unavailable(f"{item.path} is longer than the {item.size_bytes} bytes announced")
                 if self._ending.is_set() or placement.is_stopping():
                     return
             file.truncate()
@@ -135,7 +143,7 @@ def _is_right(part: Path, item: InputFile) -> bool:
         return item.sha256 is None or hashlib.file_digest(file, "sha256").hexdigest() == item.sha256
 
 
-def unpack(archive: Path, target: Path) -> None:
+def unpack(archive: Path, target: Path, *, most_bytes: int = MAX_UNPACKED_BYTES) -> None:
     """A zip bundle into a new or empty folder. Unfit names the member that is refused."""
     target.mkdir(parents=True, exist_ok=True)
     try:
@@ -143,8 +151,8 @@ def unpack(archive: Path, target: Path) -> None:
             members = bundle.infolist()
             if len(members) > MAX_MEMBERS:
                 raise Unfit(f"the bundle has {len(members)} members, at most {MAX_MEMBERS} are taken")
-            if sum(member.file_size for member in members) > MAX_UNPACKED_BYTES:
-                raise Unfit(f"the bundle unpacks to more than {MAX_UNPACKED_BYTES // 2**30} GiB")
+            if sum(member.file_size for member in members) > most_bytes:
+                raise Unfit(f"the bundle unpacks to more than {most_bytes / 2**30:.3g} GiB")
             for member in members:
                 _unpack_member(bundle, member, target)
     except _BROKEN as error:

@@ -9,7 +9,6 @@ import zipfile
 
 import pytest
 
-from nodes.agent import fetch
 from nodes.agent.fetch import Unfit, unpack
 from nodes.messages import InputFile
 from tests.agent.conftest import wait_for
@@ -73,17 +72,16 @@ def test_member_that_leads_outside_is_refused(tmp_path, name):
     assert not (tmp_path / "evil").exists()
 
 
-def test_links_bombs_and_broken_archives_are_refused(tmp_path, monkeypatch):
+def test_links_bombs_and_broken_archives_are_refused(tmp_path):
     link = zipfile.ZipInfo("link")
     link.external_attr = (stat.S_IFLNK | 0o777) << 16
     with zipfile.ZipFile(tmp_path / "link.zip", "w") as archive:
         archive.writestr(link, "/etc/passwd")
     with pytest.raises(Unfit, match="link or a device"):
         unpack(tmp_path / "link.zip", tmp_path / "one")
-    monkeypatch.setattr(fetch, "MAX_UNPACKED_BYTES", 1000)
     (tmp_path / "bomb.zip").write_bytes(bundle(big=b"0" * 1001))
     with pytest.raises(Unfit, match="unpacks to more"):
-        unpack(tmp_path / "bomb.zip", tmp_path / "two")
+        unpack(tmp_path / "bomb.zip", tmp_path / "two", most_bytes=1000)
     (tmp_path / "broken.zip").write_bytes(b"PK\x03\x04 not really")
     with pytest.raises(Unfit, match="no readable zip"):
         unpack(tmp_path / "broken.zip", tmp_path / "three")
@@ -99,3 +97,16 @@ def test_damaged_member_is_refused_whatever_packed_it(tmp_path, method):
     (tmp_path / "a.zip").write_bytes(data)
     with pytest.raises((Unfit, OSError)):
         unpack(tmp_path / "a.zip", tmp_path / "code")
+
+
+@pytest.mark.parametrize(
+    ("archive", "disk_bytes", "said"),
+    [(b"PK no zip", 10 * 2**20, "no readable zip"), (bundle(big=b"0" * 2**21), 2**20, "unpacks to more")],
+)
+def test_bundle_that_no_node_can_use_is_told_as_such(node, portal, archive, disk_bytes, said):
+    item = stored(portal, archive, "code", unpack_zip=True)
+    launch = node.launch("", inputs=[item], disk_bytes=disk_bytes)
+    wait_for(lambda: launch.token in portal.closed)
+    report = portal.reports[launch.token].exit
+    assert report.cause == "bad_input"
+    assert said in report.message

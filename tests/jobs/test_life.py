@@ -321,3 +321,13 @@ def test_members_see_but_do_not_cancel():
     job = make_job(team=team)
     with pytest.raises(Forbidden):
         cancel_job(mate, job)
+
+
+def test_input_that_no_node_can_use_is_final(pair):
+    job = make_job()
+    schedule()
+    agent = next(agent for agent in pair if agent.exchange().launches)
+    agent.end(cause=EndCause.BAD_INPUT, message="An input cannot be used: the bundle is no readable zip file")
+    done = fresh(job)
+    assert (done.state, done.reason) == (JobState.FAILED, StopReason.IMPOSSIBLE)
+    assert "no readable zip" in done.reason_text
