@@ -30,9 +30,9 @@ MAX_SCRIPT_BYTES = 512 * 1024
 RESERVED_ENV = re.compile(
     r"^(MASTER_ADDR|MASTER_PORT|RANK|WORLD_SIZE|LOCAL_RANK|LOCAL_WORLD_SIZE|GROUP_RANK|ROLE_.*|NODE_RANK|TORCHELASTIC_.*"
     r"|GLOO_.*|NCCL_SOCKET_IFNAME|CUDA_VISIBLE_DEVICES|CUDA_DEVICE_ORDER|LD_PRELOAD|LD_LIBRARY_PATH|LD_AUDIT|PATH|HOME|USER"
-    r"|SHELL|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|TMPDIR|TRAINYARD_.*)$"
+    r"|SHELL|PYTHONPATH|PYTHONHOME|PYTHONSTARTUP|TMPDIR|TRAINYARD_.*)\Z"
 )
-_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")
+ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]{0,127}\Z")
 
 
 def _finite(value: float) -> float:
@@ -211,7 +211,7 @@ class JobSpec(_Model):
     @field_validator("env")
     @classmethod
     def _environment_is_free(cls, value: dict[str, str]) -> dict[str, str]:
-        bad = sorted(name for name in value if not _ENV_NAME.match(name))
+        bad = sorted(name for name in value if not ENV_NAME.match(name))
         if bad:
             raise ValueError(f"not a valid variable name: {', '.join(map(repr, bad))}")
         taken = sorted(name for name in value if RESERVED_ENV.match(name))

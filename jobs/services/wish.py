@@ -13,7 +13,7 @@ from jobs.models import Checkpoint, CodeBundle, Job
 from jobs.scheduler.room import Room
 from jobs.scheduler.values import Closed, Need, NodeView
 from jobs.services.snapshot import load_nodes, need_of
-from jobs.spec import RESERVED_ENV, JobSpec, RecipeCode, ScriptCode
+from jobs.spec import ENV_NAME, RESERVED_ENV, JobSpec, RecipeCode, ScriptCode
 from portal.accounts.limits import limits_of
 from portal.accounts.models import Membership, Team, User
 from portal.errors import DomainError, Invalid, OverLimit
@@ -117,7 +117,11 @@ def _checkpoint_problems(user: User, checkpoint: Checkpoint | None) -> list[Doma
 def _secret_problems(spec: JobSpec, names: Sequence[str]) -> list[DomainError]:
     taken = sorted(name for name in names if RESERVED_ENV.match(name))
     both = sorted(name for name in names if name in spec.env)
+    bad = sorted(name for name in names if not ENV_NAME.match(name))
     problems: list[DomainError] = []
+    if bad:
+        text = _("Not a valid variable name: %(names)s.") % {"names": ", ".join(map(repr, bad))}
+        problems.append(Invalid("invalid", text, field="secrets"))
     if taken:
         text = _("Set by the portal itself, choose another name: %(names)s.") % {"names": ", ".join(taken)}
         problems.append(Invalid("reserved", text, field="secrets"))

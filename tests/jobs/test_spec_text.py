@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jobs.spec import JobSpec
+from jobs.spec import ENV_NAME, RESERVED_ENV, JobSpec
 from jobs.spec_text import BadText, read_text, write_text
 
 
@@ -75,3 +75,11 @@ def test_a_spec_survives_its_text(rate, name):
     except ValueError:
         return  # a blank name or one with NUL is no spec
     assert JobSpec.model_validate(read_text(write_text(spec))) == spec
+
+
+@pytest.mark.parametrize("name", ["FOO", "PATH"])
+def test_a_line_break_after_a_variable_name_is_no_part_of_it(name):
+    assert ENV_NAME.match(name)
+    assert not ENV_NAME.match(f"{name}\n")
+    assert RESERVED_ENV.match("PATH")
+    assert not RESERVED_ENV.match("PATH\n")

@@ -261,3 +261,8 @@ def test_two_masters_at_once_start_each_job_once():
 
 def test_the_database_is_the_one_asked_for():
     assert connection.vendor in ("sqlite", "postgresql")
+
+
+@pytest.mark.parametrize("name", ["A=B", "A\n", "PATH\n", ""])
+def test_secret_needs_a_name_that_a_process_can_be_given(ada, name):
+    assert "secrets" in refusals(ada, wish(), secrets={name: "1"})
