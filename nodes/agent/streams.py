@@ -69,7 +69,9 @@ class Shipper(threading.Thread):
             return pause * random.uniform(0.5, 1.0)
         self._failures = 0
         self._apply(answer.acks)
-        return 0.0 if sum(len(batch.payload) for batch in batches) > MAX_STREAM_BODY // 4 else self._look_again()
+        # What was read counts, not what was sent: bad lines are many bytes read and none to send.
+        read_bytes = sum(batch.head.source_bytes for batch in batches)
+        return 0.0 if read_bytes > MAX_STREAM_BODY // 4 else self._look_again()
 
     def _look_again(self) -> float:
         return max(LOOK_SECONDS, min(RARE_LOOK_SECONDS, self.every_seconds))

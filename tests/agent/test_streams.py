@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import json
 import math
+from types import SimpleNamespace
+from typing import cast
+from uuid import uuid4
 
+from nodes.agent.client import Portal
+from nodes.agent.registry import Registry
+from nodes.agent.spool import Spool
+from nodes.agent.streams import Shipper
+from nodes.messages import StreamAnswer
 from tests.agent.conftest import wait_for
 
 
@@ -111,3 +119,20 @@ def test_output_that_is_a_link_is_not_read(node, portal):
     wait_for(lambda: launch.token in portal.closed)
     assert node.token not in portal.text(launch.token, 0)
     assert node.token not in str(portal.data)
+
+
+def test_bad_lines_that_send_nothing_are_read_without_a_pause(tmp_path):
+    """What a sparse metrics file is made of: many bytes read, no points to send."""
+    (tmp_path / "metrics.0.jsonl").write_bytes((b"x" * 999 + b"\n") * 2000)
+    spool = Spool(tmp_path, "metrics.0.jsonl", token=uuid4(), rank=0, kind="metrics", secrets=[])
+    placement = SimpleNamespace(
+        token=spool.token,
+        spools={spool.key: spool},
+        is_quarantined=False,
+        has_ended=lambda: True,
+        note_shipped=lambda: None,
+    )
+    registry = cast(Registry, SimpleNamespace(all=lambda: [placement]))
+    portal = cast(Portal, SimpleNamespace(streams=lambda _body: StreamAnswer(acks=[])))
+    shipper = Shipper(registry, portal)
+    assert shipper._round() == 0.0
