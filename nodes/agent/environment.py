@@ -48,7 +48,7 @@ def launch_environment(
         "GLOO_SOCKET_IFNAME": interface,
         "NCCL_SOCKET_IFNAME": interface,
     }
-    told = {**launch.get("env", {}), **launch.get("secrets", {})}
-    filled = {name: fill(value, known) for name, value in told.items()}
+    filled = {name: fill(value, known) for name, value in launch.get("env", {}).items()}
     fixed = {"TRAINYARD_FOLDER": folder, "TRAINYARD_ADDRESS": known["${ADDRESS}"], MARK: str(launch["token"])}
-    return {**base, **device_env, **filled, **fixed}
+    # Secrets go in as they are: what the process sees is what the streams mask.
+    return {**base, **device_env, **filled, **launch.get("secrets", {}), **fixed}

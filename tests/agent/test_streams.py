@@ -121,6 +121,13 @@ def test_output_that_is_a_link_is_not_read(node, portal):
     assert node.token not in str(portal.data)
 
 
+def test_secret_that_looks_like_a_placeholder_is_given_and_masked_as_it_is(node, portal):
+    secret = "k-${ROOT}-${FOLDER}"
+    launch = node.launch("import os; k = os.environ['API_KEY']; print(len(k), k)", secrets={"API_KEY": secret})
+    wait_for(lambda: launch.token in portal.closed)
+    assert portal.text(launch.token) == f"{len(secret)} {'*' * len(secret)}\n"
+
+
 def test_bad_lines_that_send_nothing_are_read_without_a_pause(tmp_path):
     """What a sparse metrics file is made of: many bytes read, no points to send."""
     (tmp_path / "metrics.0.jsonl").write_bytes((b"x" * 999 + b"\n") * 2000)
