@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -27,6 +28,7 @@ from portal.processes import die_with_parent
 ROOT = Path(__file__).resolve().parent.parent
 SAMPLE = ROOT / "datasets" / "samples" / "digits.csv"
 DATASET = "Handwritten digits"
+TOKEN, TOKEN_LIFE = "demo", timedelta(hours=24)
 STEPS, RANKS, LEAST_ACCURACY = 600, 2, 0.95
 START_SECONDS, INSPECT_SECONDS, JOB_SECONDS = 120.0, 120.0, 300.0
 ENDS = ("succeeded", "failed", "cancelled")
@@ -140,9 +142,8 @@ def _clear(var: Path) -> None:
 
 
 def _walk(run: Run, *, is_check: bool) -> int:
-    people = make_people()
-    run.facts["users"] = {name: password for name, (password, _) in people.items()}
-    password, run.facts["token"] = people["researcher"]
+    run.facts["users"], run.facts["token"] = make_people()
+    password = run.facts["users"]["researcher"]
     url = run.facts["url"]
     say(f"signing in as researcher and uploading {SAMPLE.name}")
     browser, rest = Browser(url, "researcher", password), Rest(url, run.facts["token"])
@@ -162,18 +163,19 @@ def _walk(run: Run, *, is_check: bool) -> int:
     return _judge(run, rest, job, listener, submitted_at)
 
 
-def make_people() -> dict[str, tuple[str, str]]:
-    """An admin and a researcher: name → (password of this run, API token of this run)."""
+def make_people() -> tuple[dict[str, str], str]:
+    """An admin and a researcher: their passwords of this run by name, and the researcher's token of this run."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "portal.settings")
     import django
 
     django.setup()
     from django.db import connections
+    from django.utils import timezone
 
     from portal.accounts import services
-    from portal.accounts.models import User
+    from portal.accounts.models import ApiToken, User
 
-    people = {}
+    passwords = {}
     for name, is_admin in (("admin", True), ("researcher", False)):
         password = secrets.token_urlsafe(12)
         user = User.objects.filter(username=name).first()
@@ -181,9 +183,13 @@ def make_people() -> dict[str, tuple[str, str]]:
             user = services.create_user(None, username=name, password=password, superuser=is_admin)
         else:
             services.set_password(None, user, password)
-        people[name] = (password, services.create_token(user, name="demo")[1])
+        passwords[name] = password
+        for key in ApiToken.objects.filter(user=user, name=TOKEN).values_list("token_key", flat=True):
+            services.revoke_token(user, key)
+    researcher = User.objects.get(username="researcher")
+    token = services.create_token(researcher, name=TOKEN, expires_at=timezone.now() + TOKEN_LIFE)[1]
     connections.close_all()
-    return people
+    return passwords, token
 
 
 def _introduce(run: Run) -> None:

@@ -8,10 +8,15 @@ import re
 import signal
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from django.db import connections
+from django.utils import timezone
 
+from portal.accounts.models import ApiToken
+from portal.demo import make_people
 from portal.demo_client import once_each
 from tests.portal.test_after_commit import wait_until
 from tests.portal.test_up import Running
@@ -40,6 +45,18 @@ def test_every_step_must_have_come_once(points, problem):
 def environment(**more: str) -> dict[str, str]:
     hidden = ("REDIS_URL", "DATABASE_URL", "DJANGO_SETTINGS_MODULE", "TRAINYARD_VAR")
     return {**{name: value for name, value in os.environ.items() if name not in hidden}, **more}
+
+
+@pytest.mark.django_db
+def test_the_token_is_the_researchers_ends_in_a_day_and_replaces_the_last(monkeypatch):
+    monkeypatch.setattr(connections, "close_all", lambda: None)  # the test's transaction lives on
+    _passwords, first = make_people()
+    passwords, second = make_people()
+    assert first != second
+    assert set(passwords) == {"admin", "researcher"}
+    token = ApiToken.objects.get()
+    assert (token.user.username, token.token_key) == ("researcher", second[: len(token.token_key)])
+    assert timedelta(hours=23) < token.expiry - timezone.now() <= timedelta(hours=24)
 
 
 @pytest.mark.slow
