@@ -181,7 +181,7 @@ def test_path_outside_the_folder_is_refused(node, portal):
     launch = node.launch("", inputs=[InputFile(path="../../token", text="mine")])
     portal.closes = False
     wait_for(lambda: portal.phase(launch.token) == "ended")
-    assert portal.reports[launch.token].exit.cause == "input_unavailable"
+    assert portal.reports[launch.token].exit.cause == "bad_input"
     assert "'../../token'" in portal.reports[launch.token].exit.message
 
 
