@@ -26,7 +26,13 @@ from jobs.services.inspect import find_orphans, make_inspections
 from jobs.services.leader import Candidate, NotLeading
 from jobs.services.lost import declare_lost, move_from_lost_nodes
 from jobs.services.schedule import run_pass
-from jobs.services.timers import move_from_draining_nodes, stop_late_joiners, stop_overdue, stop_stragglers
+from jobs.services.timers import (
+    conclude_without_tails,
+    move_from_draining_nodes,
+    stop_late_joiners,
+    stop_overdue,
+    stop_stragglers,
+)
 from nodes.broker_login import CONTROL_QUEUE
 from nodes.services.silence import Watch, exchanges_of_expected, mark_late
 from nodes.services.usage import sweep_usage
@@ -139,6 +145,7 @@ class Master:
             stop_late_joiners,
             stop_overdue,
             stop_stragglers,
+            conclude_without_tails,
             lambda: run_pass(epoch),
         ]
         for one in steps:

@@ -19,7 +19,10 @@ from jobs.services.desired import desired_state
 from jobs.services.placements import (
     OVER,
     accept_late_success,
+    are_streams_complete,
+    conclude_if_over,
     end_placement,
+    open_attempt,
     release_seats,
     wake_nodes,
 )
@@ -148,8 +151,12 @@ def _take_end(placement: Placement, report: PlacementReport) -> bool:
             _note_late_end(job, row, exit_)
         elif exit_.processes_gone and row.released_at is None:
             release_seats(row)
-        is_closed = exit_.processes_gone and _are_streams_complete(row, exit_)
+        is_complete = are_streams_complete(row, exit_)
+        is_closed = exit_.processes_gone and is_complete
         Placement.objects.filter(pk=row.pk).update(is_closed=is_closed, dropped_bytes=report.dropped_bytes)
+        attempt = open_attempt(job)
+        if is_complete and attempt is not None and attempt.pk == row.attempt_id:
+            conclude_if_over(job, attempt)
     return is_closed
 
 
@@ -158,12 +165,6 @@ def _note_late_end(job: Job, placement: Placement, exit_: ExitReport) -> None:
     placement.exit = exit_.model_dump(mode="json")
     placement.save(update_fields=["exit"])
     accept_late_success(job, placement.attempt)
-
-
-def _are_streams_complete(placement: Placement, exit_: ExitReport) -> bool:
-    """`exit.streams` holds the final length of each, by 'rank/kind'."""
-    acked = {f"{rank}/{kind}": n for rank, kind, n in placement.streams.values_list("rank", "kind", "acked")}
-    return all(acked.get(name, 0) >= length for name, length in exit_.streams.items())
 
 
 def _miss_the_silent(heard: Heard, named: set[UUID]) -> None:

@@ -5,6 +5,7 @@ Seats are released in the same transaction that ends the placement, so nothing c
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 from django.db.models import QuerySet
@@ -20,6 +21,7 @@ from nodes.messages import ExitReport
 from portal.accounts.models import User
 from portal.after_commit import hint, wake
 
+TAIL_SECONDS = 30.0
 OVER = (PlacementState.ENDED, PlacementState.LOST)
 # Ends that are nobody's failure do not use up the job's attempts.
 _UNCOUNTED = (StopReason.PREEMPTED, StopReason.NODE_DRAINED)
@@ -85,9 +87,13 @@ def lose_placement(placement: Placement) -> None:
 
 
 def conclude_if_over(job: Job, attempt: Attempt) -> None:
-    """When the last placement of the open attempt is over, the attempt ends and the job ends or waits again."""
+    """When the last placement of the open attempt is over, the attempt ends and the job ends or waits again.
+
+    The end is told only after the tails of logs and series are stored, so whoever sees it sees all of them; a node
+    that is too slow with them is waited for no longer than `TAIL_SECONDS`. Devices are free before.
+    """
     placements = list(attempt.placements.select_related("node").order_by("node_rank"))
-    if any(placement.state not in OVER for placement in placements):
+    if any(placement.state not in OVER or _is_tail_expected(placement) for placement in placements):
         return
     asked = StopReason(job.stop_reason) if job.stop_reason else None
     endings = [_ending(placement) for placement in placements]
@@ -97,6 +103,20 @@ def conclude_if_over(job: Job, attempt: Attempt) -> None:
     _move_on(job, attempt, verdict)
     if job.purpose == Job.Purpose.INSPECT:
         conclude_inspection(job, verdict, placements[0].exit if placements else None)
+
+
+def are_streams_complete(placement: Placement, exit_: ExitReport) -> bool:
+    """`exit.streams` holds the final length of each, by 'rank/kind'."""
+    acked = {f"{rank}/{kind}": n for rank, kind, n in placement.streams.values_list("rank", "kind", "acked")}
+    return all(acked.get(name, 0) >= length for name, length in exit_.streams.items())
+
+
+def _is_tail_expected(placement: Placement) -> bool:
+    if placement.state != PlacementState.ENDED or placement.exit is None or placement.ended_at is None:
+        return False
+    if timezone.now() - placement.ended_at > timedelta(seconds=TAIL_SECONDS):
+        return False
+    return not are_streams_complete(placement, ExitReport.model_validate(placement.exit))
 
 
 def accept_late_success(job: Job, attempt: Attempt) -> bool:

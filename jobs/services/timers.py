@@ -11,7 +11,7 @@ from django.utils.translation import gettext as _
 
 from jobs.models import Attempt, Job, Placement
 from jobs.services.limit import limit_seconds, used_seconds
-from jobs.services.placements import OVER, ask_to_stop, avoid_nodes
+from jobs.services.placements import OVER, ask_to_stop, avoid_nodes, conclude_if_over
 from jobs.services.transition import lock_job
 from jobs.states import AttemptState, JobState, PlacementState, StopReason
 from nodes.states import Admission
@@ -39,6 +39,13 @@ def stop_stragglers(*, now: datetime | None = None) -> int:
     """When part of a gang has ended well, the rest gets a grace time; then it is stopped and named."""
     moment = now or timezone.now()
     return sum(_stop_if_straggling(attempt, moment) for attempt in _open_attempts(JobState.RUNNING))
+
+
+def conclude_without_tails() -> int:
+    """Attempts that are over but whose nodes still owe the tails of logs and series are not waited for without end."""
+    going = Placement.objects.exclude(state__in=OVER).values("attempt")
+    rows = Attempt.objects.filter(state=AttemptState.OPEN, placements__ended_at__isnull=False).exclude(pk__in=going)
+    return sum(_conclude(attempt) for attempt in rows.distinct())
 
 
 def move_from_draining_nodes() -> int:
@@ -103,6 +110,15 @@ def _stop_if_straggling(attempt: Attempt, now: datetime) -> bool:
 
 def _drain(job_id: int) -> bool:
     return _stop(job_id, StopReason.NODE_DRAINED, _("A node of it is being drained; it moves elsewhere."))
+
+
+def _conclude(attempt: Attempt) -> bool:
+    with transaction.atomic():
+        job = lock_job(attempt.job_id)
+        if not _is_open(attempt):
+            return False
+        conclude_if_over(job, attempt)
+    return not _is_open(attempt)
 
 
 def _is_open(attempt: Attempt) -> bool:

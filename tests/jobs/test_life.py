@@ -11,6 +11,7 @@ from jobs.models import Job, Placement, Stream
 from jobs.services.limit import remaining_seconds
 from jobs.services.placements import ask_to_stop
 from jobs.services.stop import cancel_job
+from jobs.services.timers import conclude_without_tails
 from jobs.states import JobState, PlacementState, StopReason
 from nodes.messages import EndCause, Phase
 from portal.errors import Conflict, Forbidden, NotFound
@@ -77,6 +78,30 @@ def test_end_is_closed_only_when_streams_are_complete(pair):
     Stream.objects.update(acked=10)
     assert agent.exchange().closed == [token]
     assert agent.exchange().launches == []
+
+
+def test_the_end_is_told_when_the_tails_are_stored_and_the_devices_are_free_before(pair):
+    agent, job = pair[0], make_job()
+    schedule()
+    bring_up(agent)
+    stream = Stream.objects.create(placement=Placement.objects.get(token=agent.token), rank=0, kind="log", acked=9)
+    agent.end(streams={"0/log": 10})
+    assert (fresh(job).state, live_seats()) == (JobState.RUNNING, 0)
+    conclude_without_tails()
+    assert fresh(job).state == JobState.RUNNING
+    Stream.objects.filter(pk=stream.pk).update(acked=10)
+    agent.exchange()
+    assert fresh(job).state == JobState.SUCCEEDED
+
+
+def test_a_tail_that_never_comes_is_waited_for_no_longer_than_its_time(pair):
+    agent, job = pair[0], make_job()
+    schedule()
+    bring_up(agent)
+    agent.end(streams={"0/log": 10})
+    Placement.objects.update(ended_at=timezone.now() - timedelta(seconds=31))
+    conclude_without_tails()
+    assert fresh(job).state == JobState.SUCCEEDED
 
 
 def test_marker_decides_over_the_exit_code(pair):
