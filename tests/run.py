@@ -46,7 +46,7 @@ def lint() -> int:
     return first_failure(
         lambda: call(f"{BIN}/ruff", "check", "."),
         lambda: call(f"{BIN}/ruff", "format", "--check", "."),
-        lambda: call(f"{BIN}/djlint", "frontend/templates", "--check", "--lint", "--quiet"),
+        lambda: call(f"{BIN}/djlint", "frontend/templates", "--lint", "--quiet"),
     )
 
 
