@@ -24,7 +24,7 @@ from nodes.messages import DeviceSeat, InputFile, Launch
 RANK_SHIM = "${ROOT}/jobs/training/lib/rank_exec.py"
 TRAINING_MAIN = "jobs.training.main"
 INSPECT_MAIN = "datasets.formats.inspect_main"
-SCRIPT_PATH = "${ROOT}/jobs/training/lib"  # holds only trainyard.py and the shim
+SCRIPT_PATH = "${ROOT}/jobs/training/lib"  # holds only trainyard and the shim
 RENDEZVOUS_SECONDS = 60  # all nodes are there and have met before GO
 INSPECTION_SECONDS = 1800.0
 INSPECTION_DISK_BYTES = 2 * 2**30
